@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.files.column_file import DOCUMENT_MARK
 from kdnas.evaluation.data.files.tables import MISSING, Row, class_name
 from kdnas.evaluation.data.files.tag_schemes import scheme_of
 from kdnas.evaluation.data.several_labels import labels_of
@@ -74,11 +75,20 @@ def from_rows(task: Task, rows: Iterable[Row], name: str) -> Converted:
         else:
             examples.append(example)
     kept = {language: examples for language, examples in by_language.items() if examples}
+    blank = _blank_words(rows) if task.kind == "tagging" else 0
     if task.kind == "tagging":
         kept = in_iob2(kept)
     rows_left = f"{unlabelled} row{'' if unlabelled == 1 else 's'}"
-    notes = (f"{rows_left} of {name} without a label left out",) if unlabelled and kept else ()
-    return Converted(kept, notes)
+    notes = [f"{rows_left} of {name} without a label left out"] if unlabelled and kept else []
+    if blank:
+        notes.append(f"{blank} blank words of {name} are left out")
+    return Converted(kept, tuple(notes))
+
+
+def _blank_words(rows: Iterable[Row]) -> int:
+    """How many words of rows are blank; of lists that are none it says nothing."""
+    lists = (row.text for row in rows if isinstance(row.text, list | tuple))
+    return sum(isinstance(word, str) and not word.strip() for words in lists for word in words)
 
 
 def _with_ids(task: Task, rows: Sequence[Row]) -> Iterator[tuple[Row, str]]:
@@ -178,9 +188,11 @@ def _tagged(row: Row, id_: str) -> TaggedExample | None:
             raise TaskDataError(
                 f"{row.where} has {strange!r} where a {name} belongs; write lists of texts"
             )
-    if not words:
+    kept = [(str(w), str(t)) for w, t in zip(words, tags, strict=True) if str(w).strip()]
+    if not kept or kept[0][0].startswith(DOCUMENT_MARK):
         return None
-    return TaggedExample(id_, tuple(map(str, words)), tuple(map(str, tags)), row.where)
+    words, tags = zip(*kept, strict=True)
+    return TaggedExample(id_, words, tags, row.where)
 
 
 def _number(row: Row) -> float | None:
@@ -189,7 +201,7 @@ def _number(row: Row) -> float | None:
     try:
         is_odd = isinstance(row.label, bool) or "_" in str(row.label)
         value = math.nan if is_odd else float(row.label)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
         raise TaskDataError(

@@ -94,8 +94,9 @@ def doubtful(task: Task, labels: tuple[str, ...] | None, examples: Sequence[Exam
     if labels is None or task.kind == "tagging":
         return notes
     if task.kind == "classification":
-        notes += _rows_within(labels, texts) + _contradicting(texts)
-    if task.kind == "multilabel" and all(len(e.classes) < 2 for e in texts):
+        notes += _contradicting(texts) + _several_in_a_cell(labels, texts)
+    in_cells = "," not in task.layout.columns[0].label
+    if task.kind == "multilabel" and in_cells and all(len(e.classes) < 2 for e in texts):
         marks = " ".join(MARKS)
         notes.append(f"no text has several labels; what parts those of a cell is one of {marks}")
     counts = Counter(name for e in texts for name in e.classes)
@@ -116,19 +117,18 @@ def doubtful(task: Task, labels: tuple[str, ...] | None, examples: Sequence[Exam
     return notes
 
 
-def _rows_within(labels: Sequence[str], texts: Sequence[TextExample]) -> list[str]:
-    """Say which texts have lines that end as rows do."""
-    ends = tuple(f"{mark}{name}" for name in labels[:MOST_CLASSES] for mark in ",;\t")
-    odd = [
-        e
-        for e in texts
-        if "\n" in e.text and any(line.rstrip().endswith(ends) for line in e.text.split("\n"))
-    ]
-    return [
-        f"the text of {e.where or e.id} has lines that end as rows do: a quote in it may not be "
-        "closed"
-        for e in odd[:1]
-    ]
+def _several_in_a_cell(labels: Sequence[str], texts: Sequence[TextExample]) -> list[str]:
+    """Say which classes are several others with a mark between them."""
+    known = set(labels)
+    for name in labels:
+        parts = [[one.strip() for one in name.split(mark)] for mark in MARKS if mark in name]
+        if any(len(of) > 1 and known.issuperset(of) for of in parts):
+            there = [e for e in texts if e.label == name]
+            return [
+                f"the class {name!r}{places(there)} is several others; take --kind multilabel "
+                "(own.kind) if a text may have several"
+            ]
+    return []
 
 
 def _contradicting(texts: Sequence[TextExample]) -> list[str]:
@@ -196,6 +196,21 @@ def check_numbers(task: Task, examples: Sequence[Example]) -> None:
         )
 
 
+def single_types(task: Task, examples: Sequence[Example]) -> list[str]:
+    """Say which types of spans have a single example, where others have many: a slip may be one."""
+    if task.kind != "tagging":
+        return []
+    tagged = [e for e in examples if isinstance(e, TaggedExample)]
+    counts = Counter(tag[2:] for e in tagged for tag in e.tags if tag.startswith("B-"))
+    alone = sorted(name for name, count in counts.items() if count == 1)
+    if not alone or counts.total() < USUAL_EXAMPLES * len(counts):
+        return []
+    names = ", ".join(map(repr, alone[:_MOST_NAMED]))
+    there = (e for e in tagged if f"B-{alone[0]}" in e.tags)
+    what = "1 type of span has" if len(alone) == 1 else f"{len(alone)} types of spans have"
+    return [f"{what} a single example ({names}){places(there)}"]
+
+
 def check_spans(task: Task, train: Sequence[Example], scored: Sequence[Example]) -> list[str]:
     """Say that no word of what is scored is in a span, of a task whose spans are scored.
 
@@ -221,6 +236,11 @@ def _no_spans(task: Task, tags: Sequence[str], examples: Sequence[Example]) -> T
     said = f"of {task.name}, such as {others[0]!r}{places(there)}"
     if all(len(tag) > 1 and tag[0] == tag[-1] and tag[0] in "\"'" for tag in tags):
         return TaskDataError(f"the tags {said}, are in quotes, as CSV has them; call the file .csv")
+    if 1 <= len(others) <= len(tags) // 3 and "O" in tags:
+        usual = next(tag for tag in tags if tag != "O" and is_span_scheme([tag]))
+        return TaskDataError(
+            f"the tags {said}, stand where others such as O and {usual} do; mend the line"
+        )
     if len(others) == 1 and "O" not in tags and len(tags) > 1:
         return TaskDataError(
             f"the only tag {said}, marks no span with B- and I-; write O for words outside of spans"

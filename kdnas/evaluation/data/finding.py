@@ -8,36 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.files.opening import suffix_of
+from kdnas.evaluation.data.files.tables import PARTS, Part
 from kdnas.evaluation.tasks.registry import TASKS
 from kdnas.evaluation.tasks.task import RECORD_FILES, LocalLayout, Task, simple
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import OWN_SUITE
 
-Part = Literal["train", "dev", "test"]
-
-PARTS: dict[str, Part] = {
-    "train": "train",
-    "training": "train",
-    "trainset": "train",
-    "dev": "dev",
-    "devel": "dev",
-    "devset": "dev",
-    "development": "dev",
-    "val": "dev",
-    "valid": "dev",
-    "validate": "dev",
-    "validation": "dev",
-    "testa": "dev",
-    "test": "test",
-    "testing": "test",
-    "testset": "test",
-    "testb": "test",
-}
-"""Words of the names of files, and values of a column, that say which part examples are of."""
 _VARIANTS = ("matched", "mismatched")
 _NO_DATA = ("readme", "license", "licence")
 _OF_DATASETS = ("state.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json")
@@ -133,11 +112,11 @@ def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
         return [*_lent(task, found, folders, reach), *found]
     layout = task.layout
     packed = next((p.name for p in reach.children(where) if p.suffix.lower() in _PACKED), None)
-    advice = "check the folder, or leave it out to take that of the hub"
+    advice = "check the folder, or give a file of it"
+    if task.hub is not None:
+        advice = "check the folder, or leave it out to take that of the hub"
     if packed is not None:
         advice = f"unpack {packed}"
-    elif task.suite == OWN_SUITE:
-        advice = "check the folder, or give a file of it"
     if any(
         _names_a_part(layout, f) and [*_subfolders(f, 1, reach)]
         for f in _subfolders(where, 1, reach)

@@ -15,6 +15,7 @@ from kdnas.evaluation.data.doubts import (
     hardly_different,
     learned_from,
     new_classes,
+    single_types,
 )
 from kdnas.evaluation.data.finding import find_files
 from kdnas.evaluation.data.parts import Examples, Parts, read_folder, read_hub, usual_part
@@ -110,6 +111,7 @@ def load_task(
     if task.kind == "tagging":
         types = {tag.partition("-")[2] for tag in labels or () if tag != "O"}
         found.notes += hardly_different(sorted(types), "types of spans")
+        found.notes += single_types(task, every)
     elif task.suite == OWN_SUITE:
         found.notes += hardly_different(labels or (), "classes")
     return TaskData(
@@ -207,6 +209,9 @@ def _scored_part(task: Task, found: Parts) -> tuple[str, Examples, str]:
     other = "test" if usual == "dev" else "dev"
     first, second = found.parts.get(usual, {}), found.parts.get(other, {})
     if len(second) <= len(first):
+        unused = f"the {other} part has labels, and is not scored: papers report the {usual} part"
+        if first and second and usual == "dev":
+            found.notes.append(unused)
         return usual, first, ""
     why = f"the {usual} part has fewer languages" if first else f"no {usual} part has labels"
     return other, second, why

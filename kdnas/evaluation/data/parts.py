@@ -13,8 +13,8 @@ from kdnas.evaluation.data.converting import Converted, from_rows
 from kdnas.evaluation.data.files.columns import read_columns
 from kdnas.evaluation.data.files.opening import suffix_of
 from kdnas.evaluation.data.files.squad import NOT_FOUND, read_squad, read_squad_rows
-from kdnas.evaluation.data.files.tables import MISSING, read_table
-from kdnas.evaluation.data.finding import PARTS, Found, Part, find_files, parts_not_read, parts_of
+from kdnas.evaluation.data.files.tables import MISSING, PARTS, Part, read_table
+from kdnas.evaluation.data.finding import Found, find_files, parts_not_read, parts_of
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
 from kdnas.evaluation.data.recognising import require_published
 from kdnas.evaluation.data.understood import in_words
@@ -304,18 +304,24 @@ def _checked(
             f"{file.path} has {len(lost)} of {answered} answers that are nowhere in their context, "
             f"such as that of question {lost[0]!r}; check that contexts and answers belong together"
         )
+    blank = [question.id for question in questions if not question.question.strip()]
     moved = [question.id for question in questions if question.moved]
     told = {
         "are nowhere in their context": lost,
         "begin elsewhere than it says, and are taken from where they were found": moved,
     }
+    asked = (
+        (f"{len(blank)} questions of {file.path.name} are blank, such as {blank[0]!r}",)
+        if blank
+        else ()
+    )
     found = [
         f"{len(ids)} of {answered} answers of {file.path.name} {what}, as that of question "
         f"{ids[0]!r}"
         for what, ids in told.items()
         if ids
     ]
-    return Converted(_by_language(task, questions, file.key), (*notes, *found))
+    return Converted(_by_language(task, questions, file.key), (*notes, *asked, *found))
 
 
 def _by_language(

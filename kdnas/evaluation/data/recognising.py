@@ -43,11 +43,13 @@ class PublishedSet:
         types: of its spans.
         sizes: part and language → size; the language is None of a set in one.
         file_names: how files are called that are of this set by their names alone.
+        other_names: how files of another set are called that has as many sentences and words.
     """
 
     types: frozenset[str]
     sizes: Mapping[tuple[str, str | None], Size]
     file_names: str | None = None
+    other_names: str | None = None
 
 
 def _panx() -> dict[tuple[str, str | None], Size]:
@@ -83,6 +85,7 @@ PUBLISHED: Final[Mapping[str, PublishedSet]] = {
             ("test", None): Size(3453, 46435),
         },
         r"eng\.(train|testa|testb)",
+        r"conllpp",  # Wang et al. 2019: the same sentences with other tags
     ),
     "WNUT-17": PublishedSet(
         frozenset({"corporation", "creative-work", "group", "location", "person", "product"}),
@@ -133,6 +136,12 @@ def require_published(task: Task, file: Found, examples: Sequence[Example]) -> N
     known = PUBLISHED.get(task.name)
     if known is None or task.suite == OWN_SUITE:
         return
+    if known.other_names and re.search(known.other_names, file.path.name, re.IGNORECASE):
+        raise OtherDataError(
+            f"{file.path} is another data set than {task.name}, by its name; evaluate it as NER, "
+            f"with --suite ner --tasks NER and --data-dir {file.path.parent}",
+            is_named=False,
+        )
     told = _how_it_differs(known, file, [e for e in examples if isinstance(e, TaggedExample)])
     if told:
         raise OtherDataError(

@@ -161,6 +161,12 @@ def _read_collection(read: _Read, where: Path, files: Sequence[Found], reach: Re
             read.readings.append(Reading(str(file.path), kind, len(texts) - before))
     for file in of["judgements"]:
         _add_judgements(read, file, reach)
+    for part in dict.fromkeys(file.part or "test" for file in of["judgements"]):
+        names = [f.path.name for f in of["judgements"] if (f.part or "test") == part]
+        if len(names) > 1 and not all(f.shards for f in of["judgements"]):
+            read.notes.append(
+                f"judgements of the {part} part are those of {' and '.join(names)} together"
+            )
 
 
 def _add_texts(texts: dict[str, str], kind: str, path: Path, reach: Reach) -> None:
@@ -322,9 +328,10 @@ def _cells(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
     if suffix_of(path) == ".csv":
         yield from csv_rows(path, text, lambda names: len(names) > 1)
         return
+    tabs = "\t" in text.lstrip("\n").partition("\n")[0]
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield number, line.split("\t") if "\t" in line else line.split()
+            yield number, line.split("\t") if tabs else line.split()
 
 
 def _found(layout: _Layout, names: Sequence[str]) -> dict[str, str]:

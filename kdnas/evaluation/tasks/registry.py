@@ -36,6 +36,7 @@ _CONVERTED = "refs/convert/parquet"
 _SQUAD_FILES = RECORD_FILES
 _COLUMN_FILES = (
     *(".tsv", ".txt", ".conll", ".conllu", ".iob", ".iob2", ".bio", ".annotated"),
+    *(".ner", ".bmes", ".bioes", ".iobes", ".bilou"),
     *(".train", ".dev", ".test", ".testa", ".testb", "", ".csv", *RECORD_FILES),
 )
 _ENTAILMENT = ("entailment", "not_entailment")

@@ -110,7 +110,7 @@ class ColumnFile:
                 found += [sentence] if sentence else []
                 sentence = []
                 continue
-            if not sentence and _COMMENT.match(line):
+            if _COMMENT.match(line) and (not sentence or (self.tabs and "\t" not in line)):
                 continue
             sentence.append(ColumnRow(number, self._cells(line)))
         yield from self._without_comments(found)
@@ -186,6 +186,11 @@ class ColumnFile:
         self.named_sentence = _first_of(names, sentences)
         self.named_part = _first_of(names, PART_COLUMNS)
         return ColumnChoice(words[0], tags[0] if len(tags) == 1 else None)
+
+    def leave_out_first(self) -> None:
+        """Take the first row for none."""
+        kept = [self.sentences[0][1:], *self.sentences[1:]]
+        self.sentences = [sentence for sentence in kept if sentence]
 
     def _part_by_ids(self) -> frozenset[int]:
         """Part the only sentence of a file where the name of the sentence changes.

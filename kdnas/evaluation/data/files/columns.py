@@ -25,6 +25,8 @@ MOST_WORDS: Final = 200
 """Of a file's only sentence; more are sentences with nothing between them."""
 LONG_SENTENCE: Final = 40
 """Words of a file's only sentence that a reader is told of."""
+LEAST_ROWS: Final = 4
+"""Of a file whose first one may be a header that nobody knows."""
 NEARLY: Final = 0.8
 """Share of a column's cells that are tags, from which on the others are mistakes."""
 _LANGUAGE = re.compile(r"([a-z]{2,3}(?:-[a-z]+)?):")
@@ -127,6 +129,8 @@ class _Finding:
             return None
         header = self.file.named
         wanted_tag, wanted_word = choice.tag or header.tag, choice.word or header.word
+        if wanted_tag is not None and wanted_tag <= self.width:
+            self._take_unknown_header([wanted_tag - 1])
         tag = self._tag_column(first) if wanted_tag is None else wanted_tag - 1
         word = self._word_column(first, tag) if wanted_word is None else wanted_word - 1
         if word == tag:
@@ -294,6 +298,8 @@ class _Finding:
             raise TaskDataError(
                 f"{self.path}, line {bare.number} has no tag; write a word and its tag a line"
             )
+        if self._take_unknown_header(places):
+            return self._tag_column(first)
         columns = {place: self.file.column(place) for place in places}
         marked = [place for place in places if all(map(is_marked, set(columns[place])))]
         spans = [place for place in marked if set(columns[place]) - {"O"}]
@@ -320,6 +326,25 @@ class _Finding:
                 )
             return first + 1  # a tag a word, such as a part of speech
         raise self._unclear(inside, columns)
+
+    def _take_unknown_header(self, places: Sequence[int]) -> bool:
+        """Leave out the first line of a file if its columns of tags have tags but there."""
+        rows = list(self.file.rows())
+        first = rows[0]
+        found = any(
+            not is_marked(first.cells[place])
+            and all(is_marked(row.cells[place]) for row in rows[1:])
+            and any(row.cells[place] not in ("O", "o") for row in rows[1:])
+            for place in places
+        )
+        if not found or len(rows) < LEAST_ROWS:
+            return False
+        self.file.leave_out_first()
+        self.notes.append(
+            f"line {first.number} of {self.path.name} is taken for a header, and left out: "
+            f"{', '.join(first.cells)}"
+        )
+        return True
 
     def _refuse_blanks_in_words(self) -> None:
         """Refuse lines that have more columns than others, and their tags in the last one."""

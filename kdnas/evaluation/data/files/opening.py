@@ -81,6 +81,7 @@ def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
             f"{path}, line {line} has a null character, as UTF-16 has beside each letter; convert "
             "the file by `iconv -f UTF-16LE -t UTF-8`, or take the character out"
         )
+    text = text.replace("\r\r\n", "\n")  # what Windows makes of lines that it has ended before
     # Alone it ends lines in files of old Macs, and is a character of a text elsewhere.
     return text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.files.csv_rows import csv_rows
@@ -21,10 +23,33 @@ from kdnas.reach import ANYWHERE, Reach
 MAX_TORN_SHARE = 0.01
 _FASTTEXT = "__label__"
 """Before a label, in its files."""
+NEARLY = 0.8
+"""How alike a name is to that of a column that is meant."""
 MOST_WORDS_OF_A_NAME = 4
 """Of a column; more are a text."""
 MOST_OF_A_CELL = 40
 """Characters that are shown of a cell."""
+Part = Literal["train", "dev", "test"]
+
+PARTS: dict[str, Part] = {
+    "train": "train",
+    "training": "train",
+    "trainset": "train",
+    "dev": "dev",
+    "devel": "dev",
+    "devset": "dev",
+    "development": "dev",
+    "val": "dev",
+    "valid": "dev",
+    "validate": "dev",
+    "validation": "dev",
+    "testa": "dev",
+    "test": "test",
+    "testing": "test",
+    "testset": "test",
+    "testb": "test",
+}
+"""Words of the names of files, and values of a column, that say which part examples are of."""
 PART_COLUMNS = ("split", "partition", "subset", "set", "data_split", "ml_use", "semeval_set")
 """Columns that say of each row which part it is of, in lower case."""
 
@@ -141,6 +166,24 @@ def known_columns(names: Sequence[str], known: Sequence[Columns]) -> Columns | N
     return next(iter([*in_languages, *plain, *fits]), None)
 
 
+def _part_by_values(
+    rows: Sequence[Sequence[Any]], width: int, taken: Collection[int | None]
+) -> int | None:
+    """Where a column is, of those not taken, that says train, and test or dev, and nothing else."""
+    for place in range(width):
+        if place in taken or not rows or str(rows[0][place]).lower() not in PARTS:
+            continue
+        said = {str(row[place]).strip().lower() for row in rows}
+        if said <= PARTS.keys() and len({PARTS[one] for one in said} | {"train"}) > 1:
+            return place
+    return None
+
+
+def _plain_name(name: str) -> str:
+    """The name of a column as people type it: in lower case, with single blanks."""
+    return " ".join(unicodedata.normalize("NFKC", name).replace("’", "'").split()).lower()
+
+
 def _from_cells(
     path: Path,
     cells: Iterator[tuple[int, list[str]]],
@@ -159,7 +202,7 @@ def _from_cells(
     first = next(cells, None)
     if first is None:
         raise TaskDataError(f"{path} is empty; check the file")
-    header = [name.strip().lower() for name in first[1]]
+    header = [_plain_name(name) for name in first[1]]
     columns = known_columns(header, layout.columns)
     _refuse_twice(path, header, columns)
     pair: int | None
@@ -179,7 +222,9 @@ def _from_cells(
         about = _about(numbers, text, pair, labels, before="no header; ")
     elif first[1][0].lstrip().startswith(("{", "[{")):
         raise TaskDataError(f"{path} is JSON, and no table; call it .jsonl, or .json")
-    elif _is_data(first[1]) or first[1][0].startswith(_FASTTEXT):
+    elif (_is_data(first[1]) and not _is_nearly(header, layout)) or first[1][0].startswith(
+        _FASTTEXT
+    ):
         raise TaskDataError(_headless(path, first[1], layout))
     else:
         below = next(cells, first)
@@ -189,6 +234,10 @@ def _from_cells(
                 "columns; take out what stands above the header"
             )
         raise TaskDataError(_lacking(path, first[1], layout))
+    listed = list(cells)
+    if columns is not None and part is None:
+        kept = [row for _, row in listed if len(row) == len(header)]
+        part = _part_by_values(kept, len(header), (text, pair, language, id_, *labels))
     needed = 1 + max(n for n in (text, pair, *labels, language) if n is not None)
     # Where a comma or tab of the text parts it, another cell stands in the label's place.
     most = len(header) if columns is not None else inf
@@ -196,7 +245,7 @@ def _from_cells(
     torn: list[tuple[int, int]] = []
     again = 0
     source = f"{path}, line"
-    for number, row in cells:
+    for number, row in listed:
         while len(row) > most and not row[-1].strip():
             row.pop()
         if columns is not None and _is_header(path, number, row, header, (text, *labels)):
@@ -209,22 +258,7 @@ def _from_cells(
         own, of = (None if n is None or n >= len(row) else row[n] for n in (id_, part))
         answer = _label(first[1], labels, row)
         rows.append(Row(source, number, row[text], second, answer, spoken, own, of))
-    if len(torn) > MAX_TORN_SHARE * (len(rows) + len(torn)):
-        line, found = torn[0]
-        if found > most:
-            mend = (
-                "put texts with commas in quotes"
-                if exact
-                else "give each column a name, and take tabs out of texts"
-            )
-            raise TaskDataError(
-                f"{path} has {found} columns in line {line}, but {most} in its header; {mend}"
-            )
-        columns_found = "column" if found == 1 else "columns"
-        raise TaskDataError(
-            f"{path} has only {found} {columns_found} in line {line}, {needed} are needed; "
-            f"{_wanted(layout)}"
-        )
+    _refuse_torn(path, torn, len(rows), (needed, most), exact=exact, wanted=_wanted(layout))
     lines = "line" if len(torn) == 1 else "lines"
     notes = [f"{len(torn)} torn {lines} of {path.name} left out"] if torn else []
     if again:
@@ -235,6 +269,8 @@ def _from_cells(
             f"all texts of {path.name} are in quotes, which are taken as text; call it .csv if "
             "they are none"
         )
+    if exact and columns is not None and labels:
+        notes += _rows_in_cells(path, listed, len(header), labels[0])
     doubled = sum(_is_quoted(row.text) and '""' in row.text[1:-1] for row in rows)
     if not exact and doubled:
         notes.append(
@@ -244,6 +280,48 @@ def _from_cells(
     lacking = _lacking(path, first[1], layout)
     said = "" if part is None else first[1][part].strip()
     return Table(rows, bool(labels), tuple(notes), lacking, about, said)
+
+
+def _refuse_torn(
+    path: Path,
+    torn: Sequence[tuple[int, int]],
+    whole: int,
+    bounds: tuple[int, float],
+    *,
+    exact: bool,
+    wanted: str,
+) -> None:
+    """Refuse a table of which too many lines have other columns than its header.
+
+    Args:
+        path: of the file, for messages.
+        torn: number of each such line, and how many columns it has.
+        whole: how many lines are as the header.
+        bounds: how many columns they must have at least and at most.
+        exact: cells may be in quotes.
+        wanted: what the header must have, in words.
+    """
+    if len(torn) <= MAX_TORN_SHARE * (whole + len(torn)):
+        return
+    line, found = torn[0]
+    needed, most = bounds
+    if found > most:
+        mend = "give each column a name, and take tabs out of texts"
+        if exact:
+            mend = "put texts with commas in quotes"
+        if not whole and {columns for _, columns in torn} == {most + 1}:
+            mend += (
+                "; or write a name before the others, if the first column names rows, as R has it"
+            )
+        raise TaskDataError(
+            f"{path} has {found} columns in line {line}, but {most} in its header; {mend}"
+        )
+    columns_found = "column" if found == 1 else "columns"
+    mend = "" if exact else ", or call the file .csv if texts in quotes have line ends"
+    raise TaskDataError(
+        f"{path} has only {found} {columns_found} in line {line}, {needed} are needed: {wanted}; "
+        f"mend the line{mend}"
+    )
 
 
 def _is_header(
@@ -268,6 +346,37 @@ def _is_header(
             "were put together there"
         )
     return False
+
+
+def _rows_in_cells(
+    path: Path, rows: Sequence[tuple[int, Sequence[str]]], width: int, label: int
+) -> list[str]:
+    """Say where a cell has lines that are rows of the table, since a quote is not closed.
+
+    They have as many columns, and a label that other rows have, or a number where all have.
+    """
+    known = {row[label].strip() for _, row in rows if len(row) == width}
+    numbers = all(map(_is_number, known))
+
+    def is_row(line: str) -> bool:
+        cells = next((line.split(mark) for mark in ",;\t" if line.count(mark) == width - 1), [])
+        if not cells:
+            return False
+        cell = cells[label].strip().strip('"')
+        return cell in known or (numbers and _is_number(cell))
+
+    for number, row in rows:
+        for cell in row:
+            if "\n" in cell and any(map(is_row, cell.split("\n"))):
+                return [
+                    f"{path.name}, line {number} has a cell with lines that are rows themselves: "
+                    "a quote in it may not be closed"
+                ]
+    return []
+
+
+def _is_number(cell: str) -> bool:
+    return cell.strip().lstrip("+-").replace(".", "", 1).isdigit()
 
 
 def _is_quoted(text: str) -> bool:
@@ -300,11 +409,13 @@ def _refuse_twice(path: Path, header: Sequence[str], columns: Columns | None) ->
 
 def _is_data(cells: Sequence[str]) -> bool:
     """Whether a first line looks like a row: a number or a long text names no column."""
+    return any(_is_number(cell) or len(cell.split()) > MOST_WORDS_OF_A_NAME for cell in cells)
 
-    def is_number(cell: str) -> bool:
-        return cell.strip().lstrip("+-").replace(".", "", 1).isdigit()
 
-    return any(is_number(cell) or len(cell.split()) > MOST_WORDS_OF_A_NAME for cell in cells)
+def _is_nearly(header: Sequence[str], layout: LocalLayout) -> bool:
+    """Whether a first line has nearly the names that are wanted, so that it is a header."""
+    wanted = [name for c in layout.columns for name in (c.text, c.pair, c.label) if name]
+    return any(get_close_matches(name.lower(), header, cutoff=NEARLY) for name in wanted)
 
 
 def _headless(path: Path, cells: Sequence[str], layout: LocalLayout) -> str:
@@ -318,10 +429,11 @@ def _headless(path: Path, cells: Sequence[str], layout: LocalLayout) -> str:
     names = [name for name in (known.text, known.pair, known.label) if name is not None]
     names += [f"column{n}" for n in range(len(names) + 1, len(cells) + 1)]
     shown = " | ".join(_short(cell) for cell in cells)
-    mark = {".csv": ","}.get(suffix_of(path), "\t")
+    mark = {".csv": ","}.get(suffix_of(path), "\\t")
     return (
-        f"{path} has no header line, its first line is a row: {shown}; add {mark.join(names)!r} "
-        "above it, with the names in the order of your columns"
+        f"{path} has no header line, its first line is a row: {shown}; put one above it, names "
+        f"in the order of your columns: {{ printf '{mark.join(names)}\\n'; cat {path}; }} > NEW"
+        f"{suffix_of(path)}"
     )
 
 
@@ -350,6 +462,9 @@ def _from_records(path: Path, unit: str, records: Sequence[Record], layout: Loca
         label = _label(names, labels, cells)
         return Row(f"{path}, {unit}", number, first, second, label, id=own, part=of)
 
+    if part is None:
+        kept = [[record.get(name) for name in names] for _, record in records]
+        part = _part_by_values(kept, len(names), (*taken, id_))
     rows = [row(number, record) for number, record in records]
     notes = (
         _not_accepted(path, records)

@@ -19,6 +19,9 @@ _WRITTEN_OUT = re.compile(r"(begin|beginning|inside|end|last|single|unit)[-_].+"
 _SPAN_TAG = re.compile(r"[BIESLU]-.+", re.DOTALL)
 _FIRST, _LAST = frozenset("BSUW"), frozenset("ESLUW")
 _MARKS = frozenset("BIESLUMW")
+_BEGINNING, _ENDING = frozenset("BIUW"), frozenset("EL")
+"""Marks of which one of the first is in a file that has one of the second; E is also how types are
+called."""
 
 Position = Literal["before", "behind", "alone", "none"]
 
@@ -96,9 +99,16 @@ def scheme_of(tags: Collection[str]) -> TagScheme | None:
         found = [pattern.fullmatch(tag) for tag in inside]
         if all(found):
             marks = frozenset(match[group].upper() for match in found if match)
+            if marks & _ENDING and not marks & _BEGINNING:  # E-MAIL and S-BAHN are types
+                continue
             return TagScheme("before" if position == "before" else "behind", marks)
-    patterns = (_BEFORE, _BEHIND, _WRITTEN_OUT)
-    has_marks = any(pattern.fullmatch(tag) for tag in inside for pattern in patterns)
+    patterns = ((_BEFORE, 1), (_BEHIND, 2), (_WRITTEN_OUT, 1))
+    has_marks = any(
+        match and (pattern is _WRITTEN_OUT or match[group].upper() in _BEGINNING)
+        for tag in inside
+        for pattern, group in patterns
+        for match in [pattern.fullmatch(tag)]
+    )
     # Marks that nothing parts from their types, as in BPER and IPER, or another mark than these.
     starts = {tag[1:] for tag in inside if tag[:1] == "B"} & {
         tag[1:] for tag in inside if tag[:1] == "I"

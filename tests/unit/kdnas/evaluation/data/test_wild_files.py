@@ -23,6 +23,7 @@ SEVERAL = own_task("mine", "multilabel")
 NUMBERS = own_task("mine", "regression", label="score")
 TAGS = own_task("mine", "tagging", text="tokens", label="ner_tags")
 FOUND = own_task("mine", "retrieval", text="question", pair="answer")
+FOUND_FOLDER = own_task("mine", "retrieval")
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 
 
@@ -262,6 +263,27 @@ CONLL = "Anna\tB-PER\ncame\tO\n\nBo\tB-PER\nran\tO\n"
             "is a header of Qualtrics; take out the two lines",
         ),
         (NUMBERS, {"a.jsonl": lines({"text": "a", "score": True})}, "line 1 has the score True"),
+        (NUMBERS, {"a.jsonl": lines({"text": "a", "score": 10**400})}, "line 1 has the score 1000"),
+        (
+            PLAIN,
+            {"a.csv": 'text,label\n"1","one","a"\n"2","two","b"\n'},
+            "or write a name before the others, if the first column names rows, as R has it",
+        ),
+        (
+            PLAIN,
+            {"a.tsv": TSV + "lone\n"},
+            "mend the line, or call the file .csv if texts in quotes have line ends",
+        ),
+        (
+            own_task("mine", "classification", text="what did you like about it"),
+            {"a.csv": "What did you like about\u00a0it all?,label\n" + rows(9, "t {n},{label}")},
+            "has the columns What did you like",
+        ),
+        (
+            NER,
+            {"a.tsv": CONLL + "York\tB\n"},
+            r"the tags of NER, such as 'B' \(.*\), stand where others such as O and B-\w+ do; mend",
+        ),
     ],
 )
 def test_it_is_refused(
@@ -343,9 +365,64 @@ def test_questions_are_answered_or_are_said_to_be_none(
         (
             PLAIN,
             {"a.csv": CSV + '"Never,good\nfine,bad\nlast",good\n'},
-            r"the text of .*a\.csv, line 14 has lines that end as rows do: a quote",
+            r"a\.csv, line 14 has a cell with lines that are rows themselves: a quote",
         ),
         (PLAIN, {"a.csv": CSV + rows(4, "u {n},-1")}, "4 examples have the class '-1'"),
+        (
+            PLAIN,
+            {"a.csv": 'text,label,note\nold,bad,x\nfine,good,"b\nnice,good,c\nodd,bad,d"\n'},
+            r"a\.csv, line 3 has a cell with lines that are rows themselves",
+        ),
+        (
+            PLAIN,
+            {"a.csv": CSV + rows(4, "u {n},good;bad")},
+            r"the class 'good;bad' \(.*\) is several others; take --kind multilabel",
+        ),
+        (
+            NER,
+            {"a.tsv": turned("{word}\t{tag}") + "\nCy\tB-PRE\n"},
+            r"1 type of span has a single example \('PRE'\)",
+        ),
+        (
+            NER,
+            {"a.tsv": "palabra\tetiqueta\n" + CONLL},
+            "line 1 of a.tsv is taken for a header, and left out: palabra, etiqueta",
+        ),
+        (
+            NER,
+            {
+                "a.jsonl": lines(
+                    *(
+                        {"tokens": ["Ann", " ", f"w{n}"], "ner_tags": ["B-PER", "O", "O"]}
+                        for n in range(6)
+                    )
+                )
+            },
+            "6 blank words of a.jsonl are left out",
+        ),
+        (
+            FOUND_FOLDER,
+            {
+                "corpus.tsv": "d1\tone\nd2\ttwo\n",
+                "queries.tsv": "q\twhat?\n",
+                "qrels/test.tsv": "q\t0\td1\t1\n",
+                "qrels/test2.tsv": "q\t0\td2\t1\n",
+            },
+            "judgements of the test part are those of test.tsv and test2.tsv together",
+        ),
+        (
+            TASKS["squad 1.1"],
+            {
+                "dev-v1.1.json": squad(
+                    {"id": "q", "question": " ", "answers": [{"text": "a", "answer_start": 0}]},
+                    {"id": "r", "answers": [{"text": "a", "answer_start": 0}]},
+                ),
+                "train-v1.1.json": squad(
+                    {"id": "t", "answers": [{"text": "a", "answer_start": 0}]}
+                ),
+            },
+            "1 questions of dev-v1.1.json are blank, such as 'q'",
+        ),
         (
             PLAIN,
             {"a.csv": CSV + "text 1,good\n"},
@@ -714,3 +791,45 @@ def test_columns_of_labels_in_numbers_with_a_point(tmp_path: Path) -> None:
 def test_a_column_cannot_be_text_and_label() -> None:
     with pytest.raises(SpecError, match="'text' cannot hold both texts and what is said of them"):
         own_task("mine", "classification", label="text")
+
+
+@pytest.mark.parametrize("name", ["usage", "phase", "dataset"])
+def test_a_column_of_any_name_may_say_the_part(tmp_path: Path, name: str) -> None:
+    parts = ["Train"] * 6 + ["Val"] * 2 + ["Test"] * 3
+    content = "".join(f"t{n},{'ab'[n % 2]},{part}\n" for n, part in enumerate(parts))
+    for kind, files in (
+        ("csv", {"a.csv": f"text,label,{name}\n" + content}),
+        (
+            "jsonl",
+            {
+                "a.jsonl": lines(
+                    *(
+                        {"text": f"t{n}", "label": "ab"[n % 2], name: part}
+                        for n, part in enumerate(parts)
+                    )
+                )
+            },
+        ),
+    ):
+        assert counts(load(PLAIN, tmp_path / kind, files)) == (6, {"test": 3})
+
+
+def test_types_that_begin_as_marks_do(tmp_path: Path) -> None:
+    words = "Ann NAME\nat O\na@b E-MAIL\nc@d E-MAIL\nRome PLACE\n\n"
+    data = load(
+        NER, tmp_path, {"a.txt": "".join(words.replace("Ann", f"Ann{n}") for n in range(9))}
+    )
+    (first, *_) = data.train
+    assert isinstance(first, TaggedExample)
+    assert first.tags == ("B-NAME", "O", "B-E-MAIL", "I-E-MAIL", "B-PLACE")
+
+
+def test_a_comment_below_a_header_or_within_a_sentence(tmp_path: Path) -> None:
+    content = "TOKEN\tNE-COARSE\n# document_id = x\n" + CONLL.replace("\n", "\n# note = y\n", 1)
+    content = content.replace("B-ORG", "B-ORG")
+    data = load(NER, tmp_path, {"a.tsv": content})
+    plain = load(NER, tmp_path / "plain", {"a.tsv": CONLL})
+    every = [[*one.train, *one.evaluations["dev"]] for one in (data, plain)]
+    assert [e.tags for e in every[0] if isinstance(e, TaggedExample)] == [
+        e.tags for e in every[1] if isinstance(e, TaggedExample)
+    ]

@@ -219,7 +219,11 @@ def test_json_lines_and_parquet(tmp_path: Path) -> None:
             r"no header line, its first line is a row: It was good | The film was quite good | 1; "
             r"add 'body\\ttitle\\tclass' above it, with the names in the order of your columns",
         ),
-        ("a.csv", "good,film,5.0\n", r"add 'body,title,class' above it"),
+        (
+            "a.csv",
+            "good,film,5.0\n",
+            r"put one above it, .* \{ printf 'body,title,class\\n'; cat .*a\.csv; \} > NEW",
+        ),
         (
             "a.csv",
             'body,title,class\na,b,c\nd,e,"f\ng,h,i\n',
