@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.files.opening import suffix_of
-from kdnas.evaluation.data.files.tables import PARTS, Part
+from kdnas.evaluation.data.files.watching import PARTS, Part
 from kdnas.evaluation.tasks.registry import TASKS
 from kdnas.evaluation.tasks.task import RECORD_FILES, LocalLayout, Task, simple
 from kdnas.reach import ANYWHERE, Reach

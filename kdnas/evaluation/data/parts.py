@@ -13,7 +13,8 @@ from kdnas.evaluation.data.converting import Converted, from_rows
 from kdnas.evaluation.data.files.columns import read_columns
 from kdnas.evaluation.data.files.opening import suffix_of
 from kdnas.evaluation.data.files.squad import NOT_FOUND, read_squad, read_squad_rows
-from kdnas.evaluation.data.files.tables import MISSING, PARTS, Part, read_table
+from kdnas.evaluation.data.files.tables import MISSING, read_table
+from kdnas.evaluation.data.files.watching import PARTS, Part
 from kdnas.evaluation.data.finding import Found, find_files, parts_not_read, parts_of
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
 from kdnas.evaluation.data.recognising import require_published

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.files.csv_rows import csv_rows
 from kdnas.evaluation.data.files.opening import read_text, suffix_of
 from kdnas.evaluation.data.files.records import Record, read_records
+from kdnas.evaluation.data.files.watching import PartColumn, RowsInCells, is_number
 from kdnas.evaluation.tasks.examples import ID_COLUMNS
 from kdnas.evaluation.tasks.task import RECORD_FILES, Columns, LocalLayout
 from kdnas.reach import ANYWHERE, Reach
@@ -29,27 +30,6 @@ MOST_WORDS_OF_A_NAME = 4
 """Of a column; more are a text."""
 MOST_OF_A_CELL = 40
 """Characters that are shown of a cell."""
-Part = Literal["train", "dev", "test"]
-
-PARTS: dict[str, Part] = {
-    "train": "train",
-    "training": "train",
-    "trainset": "train",
-    "dev": "dev",
-    "devel": "dev",
-    "devset": "dev",
-    "development": "dev",
-    "val": "dev",
-    "valid": "dev",
-    "validate": "dev",
-    "validation": "dev",
-    "testa": "dev",
-    "test": "test",
-    "testing": "test",
-    "testset": "test",
-    "testb": "test",
-}
-"""Words of the names of files, and values of a column, that say which part examples are of."""
 PART_COLUMNS = ("split", "partition", "subset", "set", "data_split", "ml_use", "semeval_set")
 """Columns that say of each row which part it is of, in lower case."""
 
@@ -166,19 +146,6 @@ def known_columns(names: Sequence[str], known: Sequence[Columns]) -> Columns | N
     return next(iter([*in_languages, *plain, *fits]), None)
 
 
-def _part_by_values(
-    rows: Sequence[Sequence[Any]], width: int, taken: Collection[int | None]
-) -> int | None:
-    """Where a column is, of those not taken, that says train, and test or dev, and nothing else."""
-    for place in range(width):
-        if place in taken or not rows or str(rows[0][place]).lower() not in PARTS:
-            continue
-        said = {str(row[place]).strip().lower() for row in rows}
-        if said <= PARTS.keys() and len({PARTS[one] for one in said} | {"train"}) > 1:
-            return place
-    return None
-
-
 def _plain_name(name: str) -> str:
     """The name of a column as people type it: in lower case, with single blanks."""
     return " ".join(unicodedata.normalize("NFKC", name).replace("’", "'").split()).lower()
@@ -234,10 +201,6 @@ def _from_cells(
                 "columns; take out what stands above the header"
             )
         raise TaskDataError(_lacking(path, first[1], layout))
-    listed = list(cells)
-    if columns is not None and part is None:
-        kept = [row for _, row in listed if len(row) == len(header)]
-        part = _part_by_values(kept, len(header), (text, pair, language, id_, *labels))
     needed = 1 + max(n for n in (text, pair, *labels, language) if n is not None)
     # Where a comma or tab of the text parts it, another cell stands in the label's place.
     most = len(header) if columns is not None else inf
@@ -245,7 +208,10 @@ def _from_cells(
     torn: list[tuple[int, int]] = []
     again = 0
     source = f"{path}, line"
-    for number, row in listed:
+    is_open = columns is not None and part is None
+    parts = PartColumn(len(header) if is_open else 0, (text, pair, language, id_, *labels))
+    in_cells = RowsInCells(path, len(header), labels[0]) if exact and columns and labels else None
+    for number, row in cells:
         while len(row) > most and not row[-1].strip():
             row.pop()
         if columns is not None and _is_header(path, number, row, header, (text, *labels)):
@@ -258,6 +224,13 @@ def _from_cells(
         own, of = (None if n is None or n >= len(row) else row[n] for n in (id_, part))
         answer = _label(first[1], labels, row)
         rows.append(Row(source, number, row[text], second, answer, spoken, own, of))
+        parts.see(row)
+        if in_cells is not None:
+            in_cells.see(number, row)
+    by_values = parts.found()
+    if by_values is not None:
+        part, said_of = by_values
+        rows = [replace(row, part=value) for row, value in zip(rows, said_of, strict=True)]
     _refuse_torn(path, torn, len(rows), (needed, most), exact=exact, wanted=_wanted(layout))
     lines = "line" if len(torn) == 1 else "lines"
     notes = [f"{len(torn)} torn {lines} of {path.name} left out"] if torn else []
@@ -269,8 +242,7 @@ def _from_cells(
             f"all texts of {path.name} are in quotes, which are taken as text; call it .csv if "
             "they are none"
         )
-    if exact and columns is not None and labels:
-        notes += _rows_in_cells(path, listed, len(header), labels[0])
+    notes += [] if in_cells is None else in_cells.notes()
     doubled = sum(_is_quoted(row.text) and '""' in row.text[1:-1] for row in rows)
     if not exact and doubled:
         notes.append(
@@ -348,37 +320,6 @@ def _is_header(
     return False
 
 
-def _rows_in_cells(
-    path: Path, rows: Sequence[tuple[int, Sequence[str]]], width: int, label: int
-) -> list[str]:
-    """Say where a cell has lines that are rows of the table, since a quote is not closed.
-
-    They have as many columns, and a label that other rows have, or a number where all have.
-    """
-    known = {row[label].strip() for _, row in rows if len(row) == width}
-    numbers = all(map(_is_number, known))
-
-    def is_row(line: str) -> bool:
-        cells = next((line.split(mark) for mark in ",;\t" if line.count(mark) == width - 1), [])
-        if not cells:
-            return False
-        cell = cells[label].strip().strip('"')
-        return cell in known or (numbers and _is_number(cell))
-
-    for number, row in rows:
-        for cell in row:
-            if "\n" in cell and any(map(is_row, cell.split("\n"))):
-                return [
-                    f"{path.name}, line {number} has a cell with lines that are rows themselves: "
-                    "a quote in it may not be closed"
-                ]
-    return []
-
-
-def _is_number(cell: str) -> bool:
-    return cell.strip().lstrip("+-").replace(".", "", 1).isdigit()
-
-
 def _is_quoted(text: str) -> bool:
     return len(text) > 1 and text[0] == text[-1] == '"'
 
@@ -409,7 +350,7 @@ def _refuse_twice(path: Path, header: Sequence[str], columns: Columns | None) ->
 
 def _is_data(cells: Sequence[str]) -> bool:
     """Whether a first line looks like a row: a number or a long text names no column."""
-    return any(_is_number(cell) or len(cell.split()) > MOST_WORDS_OF_A_NAME for cell in cells)
+    return any(is_number(cell) or len(cell.split()) > MOST_WORDS_OF_A_NAME for cell in cells)
 
 
 def _is_nearly(header: Sequence[str], layout: LocalLayout) -> bool:
@@ -463,8 +404,11 @@ def _from_records(path: Path, unit: str, records: Sequence[Record], layout: Loca
         return Row(f"{path}, {unit}", number, first, second, label, id=own, part=of)
 
     if part is None:
-        kept = [[record.get(name) for name in names] for _, record in records]
-        part = _part_by_values(kept, len(names), (*taken, id_))
+        parts = PartColumn(len(names), (*taken, id_))
+        for _, record in records:
+            parts.see([record.get(name) for name in names])
+        by_values = parts.found()
+        part = None if by_values is None else by_values[0]
     rows = [row(number, record) for number, record in records]
     notes = (
         _not_accepted(path, records)
