@@ -135,7 +135,8 @@ class TestRefused:
     def test_one_answer_alone(self, kind: str, lab: TinyTaskLab, tmp_path: Path) -> None:
         label = "yes" if kind == "classification" else 1.5
         file = write_own(tmp_path / "mine.jsonl", [label] * 40)
-        said = "only class 'yes'|all 40 examples of goods have the number 1.5; give different ones"
+        where = r"goods \(.*mine\.jsonl, line \d+, …\) have the number 1\.5; give different ones"
+        said = rf"only class 'yes' \(.*mine\.jsonl, line \d+, …\); give|all 40 examples of {where}"
         spec = lab.regression(data_dir=str(file), own={"kind": kind})
         refused(lab, spec, TaskDataError, said)
 
