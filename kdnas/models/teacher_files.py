@@ -126,7 +126,10 @@ def teacher_files(folder: Path, ref: str) -> list[Path]:
             f"teacher {ref!r} has no config.json in {folder}; give a folder that "
             "save_pretrained wrote"
         )
-    pipe = next((f for f in sorted(folder.iterdir()) if not (f.is_file() or f.is_dir())), None)
+    read = (
+        f for f in sorted(folder.iterdir()) if f.suffix == ".safetensors" or f.name in DOWNLOADED
+    )
+    pipe = next((f for f in read if not (f.is_file() or f.is_dir())), None)
     if pipe is not None:
         raise TeacherError(
             f"teacher {ref!r} has {pipe.name} in {folder}, which is no file (a pipe, a device or a "

@@ -138,3 +138,9 @@ def test_a_pipe_holds_nobody_up(folder: Path, name: str) -> None:
     os.mkfifo(folder / name)
     with pytest.raises(TeacherError, match=rf"has {name} in .*, which is no file \(a pipe"):
         prepare_model(str(folder))
+
+
+def test_what_nobody_reads_may_be_anything(folder: Path) -> None:
+    (folder / ".#README.md").symlink_to("somebody@somewhere.1234")  # an editor's lock
+    os.mkfifo(folder / "pipe")
+    assert prepare_model(str(folder)).shape.layers == 2
