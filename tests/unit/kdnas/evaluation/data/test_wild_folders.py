@@ -13,10 +13,10 @@ import pytest
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.loading import load_task
-from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.evaluation.tasks.registry import TASKS, own_task
 from kdnas.evaluation.tasks.task import Task
 from kdnas.testing.task_files import counts
+from kdnas.testing.wild_files import load
 
 PLAIN = own_task("mine", "classification")
 FOUND = own_task("found", "retrieval")
@@ -34,14 +34,6 @@ SENTENCES = "sentence\tlabel\n" + "".join(f"text {n}\t{n % 2}\n" for n in range(
 
 def columns(number: int, start: int = 0) -> str:
     return "".join(f"Ann{n} B-PER\nran O\n\n" for n in range(start, start + number))
-
-
-def load(task: Task, folder: Path, files: Mapping[str, str | bytes]) -> TaskData:
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return load_task(task, folder)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +142,8 @@ def test_it_is_told(
 def test_what_is_no_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "train.csv").symlink_to(tmp_path / "gone.csv")
     os.mkfifo(tmp_path / "dev.csv")
-    notes = load(PLAIN, tmp_path, {"test.csv": table(9)}).notes
+    (tmp_path / "test.csv").write_text(table(9), "utf-8")
+    notes = load_task(PLAIN, tmp_path).notes
     assert "train.csv is not read: it is a link to nothing; fetch what it leads to" in notes
     assert "dev.csv is not read: it is no file" in notes
 
