@@ -16,7 +16,8 @@
     │   └── ConflictError       the thing exists, but its state forbids the request
     └── WorkError               the request was right, the work failed; exit code 1
         ├── StoreError          an artefact that cannot be written or does not verify
-        ├── DatabaseError       the database is out of reach, or newer than this program
+        ├── DatabaseError       the database cannot be used, or is newer than this program
+        │   └── DatabaseAwayError   it does not answer at present
         ├── TrainingError       a student that could not be trained
         ├── LatencyError        a latency that could not be measured
         ├── PluginError         what another package brought raised something at its work
@@ -94,6 +95,19 @@ class StoreError(WorkError):
 
 class DatabaseError(WorkError):
     """The database is out of reach, not migrated, or newer than this program."""
+
+
+class DatabaseAwayError(DatabaseError):
+    """The database does not answer at present, but may later.
+
+    Args:
+        reason: where and why.
+        advice: what to do about it.
+    """
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(f"{reason}; {advice}")
+        self.reason, self.advice = reason, advice
 
 
 class TrainingError(WorkError):

@@ -3,24 +3,30 @@
 On SQLite writers say ``BEGIN IMMEDIATE`` and wait for each other; a transaction that reads first
 and writes later would fail at once with *database is locked*. Readers are read-only and deferred,
 so in WAL mode they neither wait nor hold anybody up.
+
+Work that takes long is patient (:meth:`Database.patient`): its transactions wait for a database
+that does not answer, and are done again where it went away before they were committed. Where the
+answer to a commit got lost, PostgreSQL is asked what became of it: nothing is written twice.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+import psycopg
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from sqlalchemy.orm import Session as Session  # for annotations elsewhere
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from kdnas.errors import DatabaseError
+from kdnas.db.patience import SHORTEST_SECONDS, Patience
+from kdnas.errors import DatabaseAwayError, DatabaseError
 
 BUSY_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 10
@@ -28,15 +34,41 @@ MOST_CONNECTIONS = 15
 """Of one process, opened as they are needed and kept: to open one takes as long as ten reads."""
 
 _MEANINGS = (
-    ("file is not a database", "the file is not an SQLite database; name another file"),
-    ("disk is full", "the disk is full; free some space and start again"),
-    ("no space left", "the disk is full; free some space and start again"),
-    ("disk i/o error", "the disk cannot be read or written; check its space and its health"),
-    ("readonly database", "the file or its folder is not writable; check its permissions"),
-    ("unable to open database", "it or its folder is not writable, or it is no file; check both"),
-    ("database disk image is malformed", "the file is damaged; restore it from a backup"),
-    ("database is locked", "another program has kept the file locked; stop it and start again"),
+    ("file is not a database", "the file is not an SQLite database", "name another file"),
+    ("disk is full", "the disk is full", "free some space and start again"),
+    ("no space left", "the disk is full", "free some space and start again"),
+    (
+        "disk i/o error",
+        "the disk cannot be read or written",
+        "check its space and its health",
+    ),
+    (
+        "readonly database",
+        "the file or its folder is not writable",
+        "check its permissions",
+    ),
+    (
+        "unable to open database",
+        "it or its folder is not writable, or it is no file",
+        "check both",
+    ),
+    (
+        "database disk image is malformed",
+        "the file is damaged",
+        "restore it from a backup",
+    ),
+    (
+        "database is locked",
+        "another program has kept the file locked",
+        "stop it and start again",
+    ),
 )
+"""What a driver says → what it means → what to do about it."""
+_AWAY = ("08", "57P01", "57P02", "57P03", "53300")
+"""SQLSTATE of PostgreSQL that stops, starts, or has no connection left; without one it was not
+reached at all."""
+
+Answer = TypeVar("Answer")
 
 
 def parse_url(text: str) -> URL:
@@ -75,17 +107,30 @@ def translated(url: URL) -> Iterator[None]:
     except IntegrityError:
         raise
     except (DBAPIError, sqlite3.Error) as error:  # the driver's own while a connection is set up
-        raise DatabaseError(_worded(str(getattr(error, "orig", error)), url)) from error
+        raise _worded(error, url) from error
 
 
-def _worded(reason: str, url: URL) -> str:
-    for sign, meaning in _MEANINGS:
-        if sign in reason.lower():
-            return f"database {shown(url)}: {meaning}"
+def _worded(error: DBAPIError | sqlite3.Error, url: URL) -> DatabaseError:
+    reason = str(getattr(error, "orig", error))
     line = (reason.strip().splitlines() or ["no reason given"])[0]
     if url.password:
         line = line.replace(url.password, "***")
-    return f"database {shown(url)}: {line}; {_advice(reason, url)}"
+    known = (meaning for sign, *meaning in _MEANINGS if sign in reason.lower())
+    what, advice = next(known, (line, _advice(reason, url)))
+    what = f"database {shown(url)}: {what}"
+    if _is_away(error):
+        return DatabaseAwayError(what, advice)
+    return DatabaseError(f"{what}; {advice}")
+
+
+def _is_away(error: DBAPIError | sqlite3.Error) -> bool:
+    """Whether the database may well answer when it is asked again."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(cause, sqlite3.OperationalError):
+        return "database is locked" in str(cause)
+    if not isinstance(cause, psycopg.OperationalError):
+        return False
+    return cause.sqlstate is None or cause.sqlstate.startswith(_AWAY)
 
 
 def _advice(reason: str, url: URL) -> str:
@@ -175,6 +220,7 @@ class Database(AbstractContextManager["Database"]):
         self._engine = make_engine(url)
         self._writer = self._engine.execution_options(kdnas_write=True)
         self._reader = self._engine
+        self._patience: Patience | None = None
         if self.dialect == "postgresql":
             self._reader = self._engine.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -186,18 +232,81 @@ class Database(AbstractContextManager["Database"]):
         return self._engine.dialect.name
 
     @contextmanager
+    def patient(
+        self, seconds: float, say: Callable[[str], None], num_asked: Callable[[], int]
+    ) -> Iterator[None]:
+        """Wait for the database, where it does not answer, for the time of a ``with`` block.
+
+        Args:
+            seconds: of one outage.
+            say: tells the person who runs this process, at its begin and at its end.
+            num_asked: how often somebody has asked this process to stop; who does so while it waits
+                ends the wait.
+        """
+        before, self._patience = self._patience, Patience(seconds, say, num_asked)
+        try:
+            yield
+        finally:
+            self._patience = before
+
+    @property
+    def is_away(self) -> bool:
+        """Whether this process waits for the database, so that what can be left out should be."""
+        return self._patience is not None and self._patience.has_outage
+
+    def transact(self, work: Callable[[Session], Answer]) -> Answer:
+        """Do a piece of work as one transaction, once.
+
+        Args:
+            work: done again if the database goes away before it is committed, where this process is
+                patient.
+
+        Raises:
+            DatabaseError: the database is out of reach, full, or read-only.
+        """
+        return self._until_done(self.write, work)
+
+    def ask(self, work: Callable[[Session], Answer]) -> Answer:
+        """Read something; again if the database goes away meanwhile, as with :meth:`transact`.
+
+        Raises:
+            DatabaseError: the database is out of reach.
+        """
+        return self._until_done(self.read, work)
+
+    def note(self, work: Callable[[Session], object]) -> bool:
+        """Write down what will be written anew soon: left out if the database does not answer.
+
+        So work that is watched is never held up by that.
+
+        Returns:
+            Whether it was written; if not, it may have been all the same.
+
+        Raises:
+            DatabaseError: the database is full or read-only, or this process is not patient.
+        """
+        if self.is_away:
+            return False
+        try:
+            with self._begun(self._writer, waits=False) as session:
+                work(session)
+                self._commit(session, waits=False)
+        except DatabaseAwayError:
+            if self._patience is None:
+                raise
+            return False
+        return True
+
+    @contextmanager
     def write(self) -> Iterator[Session]:
         """A session that is committed at the end, or rolled back if anything is raised.
 
         Raises:
             DatabaseError: the database is out of reach, full, or read-only.
         """
-        with (
-            translated(self.url),
-            Session(self._writer, expire_on_commit=False) as session,
-            session.begin(),
-        ):
+        with self._begun(self._writer) as session:
             yield session
+            self._commit(session)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -206,12 +315,80 @@ class Database(AbstractContextManager["Database"]):
         Raises:
             DatabaseError: the database is out of reach.
         """
-        with (
-            translated(self.url),
-            Session(self._reader, expire_on_commit=False) as session,
-            session.begin(),
-        ):
+        with self._begun(self._reader) as session:
             yield session
+
+    def _until_done(
+        self,
+        transaction: Callable[[], AbstractContextManager[Session]],
+        work: Callable[[Session], Answer],
+    ) -> Answer:
+        while True:
+            try:
+                with transaction() as session:
+                    return work(session)
+            except DatabaseAwayError as error:
+                self._wait(error)
+
+    @contextmanager
+    def _begun(self, engine: Engine, *, waits: bool = True) -> Iterator[Session]:
+        """A session in a transaction; waits until the database lets it begin one."""
+        of_writes = engine is self._writer
+        while True:
+            session = Session(engine, expire_on_commit=False)
+            try:
+                with translated(self.url):
+                    session.connection()
+            except DatabaseAwayError as error:
+                session.close()
+                if self._patience is not None:
+                    self._patience.note_failure(error, of_writes and self.dialect == "sqlite")
+                if not waits:
+                    raise
+                self._wait(error)
+            else:
+                break
+        with session:
+            if self._patience is not None:
+                self._patience.note_answer(of_writes)
+            try:
+                with translated(self.url):
+                    yield session
+            except DatabaseAwayError as error:
+                if self._patience is not None:
+                    self._patience.note_failure(error, of_writes and self.dialect == "sqlite")
+                raise
+
+    def _wait(self, error: DatabaseAwayError) -> None:
+        """Wait before the next try, or raise the error where there is to be none."""
+        if self._patience is None:
+            raise error
+        if not self._patience.wait():
+            raise self._patience.over(error) from error
+
+    def _commit(self, session: Session, *, waits: bool = True) -> None:
+        """Commit; where the answer is lost, whether it was done is asked of the server."""
+        number = None
+        if self._patience is not None and self.dialect == "postgresql":
+            session.flush()
+            number = session.scalar(select(func.txid_current_if_assigned()))
+        try:
+            with translated(self.url):
+                session.commit()
+        except DatabaseAwayError as error:
+            if number is None or not waits or not self._was_committed(number, error):
+                raise
+
+    def _was_committed(self, number: int, error: DatabaseAwayError) -> bool:
+        """Whether a transaction of PostgreSQL was committed whose connection is lost."""
+        if self._patience is not None:
+            self._patience.note_failure(error, of_writes=False)
+        while True:
+            with self._begun(self._reader) as session:
+                found = session.scalar(select(func.txid_status(number)))
+            if found != "in progress":
+                return bool(found == "committed")
+            time.sleep(SHORTEST_SECONDS)  # its own process has not noticed yet
 
     def close(self) -> None:
         """Close all connections that are not in use."""

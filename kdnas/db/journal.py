@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -18,15 +17,14 @@ Answer = TypeVar("Answer")
 
 
 def _method(
-    transaction: Callable[[Database], AbstractContextManager[Session]],
+    transaction: Callable[[Database, Callable[[Session], Answer]], Answer],
     act: Callable[Concatenate[Session, Given], Answer],
 ) -> Callable[Concatenate[DatabaseJournal, Given], Answer]:
     """Make a method of a function that works in a session."""
 
     @wraps(act)
     def method(journal: DatabaseJournal, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
-        with transaction(journal.database) as session:
-            return act(session, *args, **kwargs)
+        return transaction(journal.database, lambda session: act(session, *args, **kwargs))
 
     return method
 
@@ -42,16 +40,16 @@ class DatabaseJournal:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    episodes = _method(Database.read, candidates.list_episodes)
-    controller_state = _method(Database.read, candidates.controller_state)
-    known_losses = _method(Database.read, losses.known_losses)
-    get_search = _method(Database.read, searches.get_search)
-    begin_episode = _method(Database.write, candidates.begin_episode)
-    save_context = _method(Database.write, losses.save_context)
-    start_attempt = _method(Database.write, candidates.start_attempts)
-    interrupt_attempts = _method(Database.write, candidates.interrupt_attempts)
-    close_open_attempts = _method(Database.write, candidates.close_open_attempts)
-    finish_candidate = _method(Database.write, candidates.finish_candidate)
-    reuse_losses = _method(Database.write, candidates.reuse_losses)
-    end_episode = _method(Database.write, candidates.end_episode)
-    set_status = _method(Database.write, jobs.set_status)
+    episodes = _method(Database.ask, candidates.list_episodes)
+    controller_state = _method(Database.ask, candidates.controller_state)
+    known_losses = _method(Database.ask, losses.known_losses)
+    get_search = _method(Database.ask, searches.get_search)
+    begin_episode = _method(Database.transact, candidates.begin_episode)
+    save_context = _method(Database.transact, losses.save_context)
+    start_attempt = _method(Database.transact, candidates.start_attempts)
+    interrupt_attempts = _method(Database.transact, candidates.interrupt_attempts)
+    close_open_attempts = _method(Database.transact, candidates.close_open_attempts)
+    finish_candidate = _method(Database.transact, candidates.finish_candidate)
+    reuse_losses = _method(Database.transact, candidates.reuse_losses)
+    end_episode = _method(Database.transact, candidates.end_episode)
+    set_status = _method(Database.transact, jobs.set_status)

