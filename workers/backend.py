@@ -5,7 +5,7 @@ The backend on Ray is in ``workers.ray_backend``, so that ``--backend local`` ne
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -54,7 +54,9 @@ class LocalBackend:
         self._worker: MiniKDWorker | None = None
         self._training: Generator[GroupProgress | MiniKDResult] | None = None
 
-    def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
+    def run(
+        self, requests: Sequence[MiniKDRequest], may_begin: Callable[[], bool] = lambda: True
+    ) -> Iterator[BackendEvent]:
         """Train every request; a group that does not fit into memory is tried in halves."""
         queue = GroupQueue(requests, self._plan.group_size)
         if queue and self._worker is None:
@@ -62,7 +64,7 @@ class LocalBackend:
             self._worker = MiniKDWorker(
                 self._context, plan.store_url, plan.device, plan.threads, "local"
             )
-        while queue and self._worker:
+        while queue and self._worker and may_begin():
             group = queue.take()
             yield AttemptStarted(tuple(r.candidate_id for r in group), self._worker.name)
             unfinished = {r.candidate_id: r for r in group}

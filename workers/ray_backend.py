@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -75,15 +75,19 @@ class RayBackend:
         self._started = 0
         self._looked = time.monotonic()
 
-    def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
+    def run(
+        self, requests: Sequence[MiniKDRequest], may_begin: Callable[[], bool] = lambda: True
+    ) -> Iterator[BackendEvent]:
         """Train every request; a worker that dies gives its students back in smaller groups."""
         queue = GroupQueue(requests, self._plan.group_size, self._plan.num_workers)
-        while queue or self._running:
-            while queue and len(self._running) < self._plan.num_workers:
+        while True:
+            while queue and len(self._running) < self._plan.num_workers and may_begin():
                 group = queue.take()
                 running = self._start(group)
                 self._running.append(running)
                 yield AttemptStarted(tuple(running.unfinished), running.name)
+            if not self._running:
+                return
             yield from self._next_events(queue)
 
     def _start(self, group: Group) -> _Running:

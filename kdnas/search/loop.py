@@ -33,6 +33,7 @@ from kdnas.records import (
     SearchStatus,
     StillWaiting,
 )
+from kdnas.search.at_work import StudentsAtWork
 from kdnas.search.checks import check_event, check_proposals, checked_result, not_learned
 from kdnas.search.history import extended, history_of
 from kdnas.search.limits import allowed_states, state_facts
@@ -102,6 +103,7 @@ def run_search(
     *,
     on_progress: OnProgress = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
+    at_once: Callable[[], bool] = lambda: False,
     stopped_status: StoppedStatus = "paused",
     clock: Callable[[], float] = time.monotonic,
 ) -> SearchStatus:
@@ -116,10 +118,15 @@ def run_search(
         backend: trains the candidates; closed at the end.
         journal: where everything is written.
         on_progress: is told what happens, for the screen.
-        should_stop: asked between results; True ends the run.
+        should_stop: asked between results. True lets the students that are being trained come to
+            their end, begins with no others, and ends the run; should it say False again before
+            that, the search goes on.
+        at_once: asked where ``should_stop`` says True; True ends the run whatever is being trained,
+            which is lost.
         stopped_status: what the search is after such an end: ``paused``, or ``running`` still, for
             another process to take up at once.
-        clock: seconds, for rates and for ``limits.max_hours``, which counts this run only.
+        clock: seconds, for rates and for ``limits.max_hours``, which counts this run only; after
+            it no training begins.
 
     Returns:
         The status that it has now: ``succeeded``, ``stopped_status``, or what another party wrote
@@ -136,7 +143,15 @@ def run_search(
     """
     try:
         loop = SearchLoop(
-            setup, strategy, backend, journal, on_progress, should_stop, stopped_status, clock
+            setup,
+            strategy,
+            backend,
+            journal,
+            on_progress,
+            should_stop,
+            at_once,
+            stopped_status,
+            clock,
         )
         return loop.run()
     except (ConflictError, DatabaseError, NotNowError):
@@ -176,6 +191,7 @@ class SearchLoop:
         journal: Journal,
         on_progress: OnProgress,
         should_stop: Callable[[], bool],
+        at_once: Callable[[], bool],
         stopped_status: StoppedStatus,
         clock: Callable[[], float],
     ) -> None:
@@ -186,7 +202,7 @@ class SearchLoop:
         self._backend = backend
         self._journal = journal
         self._tell_screen = on_progress
-        self._should_stop = should_stop
+        self._should_stop, self._at_once = should_stop, at_once
         self._stopped_status: SearchStatus = stopped_status
         self._clock = clock
         self._started = clock()
@@ -207,6 +223,7 @@ class SearchLoop:
         self._best: Candidate | None = None
         self._num_finished = 0
         self._unfinished: Episode | None = None
+        self._withheld = False  # whether the backend was last told to begin with nobody
 
     def run(self) -> SearchStatus:
         """Take up what is stored, work through the episodes, write the final status."""
@@ -311,41 +328,50 @@ class SearchLoop:
     ) -> _Stop | None:
         """Have candidates trained and store each result; return why training was broken off.
 
-        A stop is honoured between results, never among them, since the results of one group come
-        one right after the other and all are worth keeping.
+        A stop lets students come to their end that have made a step. Whoever still waits for a
+        worker then is interrupted.
         """
-        if not waiting:
-            return None
-        pending = {c.id for c in waiting}
-        running: set[str] = set()
         requests = {c.id: self._request(c) for c in waiting}
-        for event in self._backend.run([*requests.values()]):
-            if not isinstance(event, CandidateFinished) and (stop := self._stop()):
-                if running:
-                    self._journal.interrupt_attempts(sorted(running), stop.reason)
+        pending, at_work = set(requests), StudentsAtWork()
+        while pending:
+            self._withheld = False
+            left = [request for name, request in requests.items() if name in pending]
+            for event in self._backend.run(left, self._may_begin):
+                check_event(event, pending)
+                at_work.note(event)
+                if isinstance(event, CandidateFinished):
+                    name = event.result.candidate_id
+                    done = self._store(candidates[name], requests[name], event.result)
+                    pending.discard(name)
+                    self._done(candidates, done)
+                    continue
+                if isinstance(event, AttemptInterrupted):
+                    self._journal.interrupt_attempts(event.candidate_ids, event.reason)
+                elif stop := self._end_of(at_work):
+                    self._journal.interrupt_attempts(sorted(at_work.begun), stop.reason)
+                    return stop
+                elif isinstance(event, AttemptStarted):
+                    self._journal.start_attempt(event.candidate_ids, event.worker)
+                if not isinstance(event, StillWaiting):
+                    self._tell_screen(event)
+            if pending and (stop := self._stop()):
                 return stop
-            check_event(event, pending)
-            if isinstance(event, CandidateFinished):
-                name = event.result.candidate_id
-                done = self._store(candidates[name], requests[name], event.result)
-                pending.discard(done.id)
-                running.discard(done.id)
-                self._done(candidates, done)
-                continue
-            if isinstance(event, AttemptStarted):
-                self._journal.start_attempt(event.candidate_ids, event.worker)
-                running.update(event.candidate_ids)
-            elif isinstance(event, AttemptInterrupted):
-                self._journal.interrupt_attempts(event.candidate_ids, event.reason)
-                running.difference_update(event.candidate_ids)
-            if not isinstance(event, StillWaiting):
-                self._tell_screen(event)
-        if pending:
-            raise BackendError(
-                f"the workers ended without a result for {len(pending)} of {len(waiting)} "
-                "candidates; look at their logs and resume the search"
-            )
+            if pending and not self._withheld:
+                raise BackendError(
+                    f"the workers ended without a result for {len(pending)} of {len(waiting)} "
+                    "candidates; look at their logs and resume the search"
+                )
         return None
+
+    def _may_begin(self) -> bool:
+        """Whether a worker may be given students."""
+        self._withheld = self._stop() is not None
+        return not self._withheld
+
+    def _end_of(self, at_work: StudentsAtWork) -> _Stop | None:
+        """Return why to break off now; None while there is no reason, or students are let end."""
+        stop = self._stop()
+        return stop if stop and (self._at_once() or not at_work.num_training) else None
 
     def _request(self, candidate: Candidate) -> MiniKDRequest:
         """Have a candidate trained, and stopped where what is known by now says so."""

@@ -165,8 +165,16 @@ StrategyFactory = Callable[[ControllerSpec, SearchSpace, int], Strategy]
 class Backend(Protocol):
     """Trains students somewhere and tells what happens as it happens."""
 
-    def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
-        """Train every request; yields until each has one CandidateFinished."""
+    def run(
+        self, requests: Sequence[MiniKDRequest], may_begin: Callable[[], bool] = lambda: True
+    ) -> Iterator[BackendEvent]:
+        """Train every request; yields until each has one CandidateFinished.
+
+        Args:
+            requests: what to train.
+            may_begin: asked before students are handed to a worker. While it says no none are, and
+                if nothing is at work then, this ends without the rest.
+        """
 
     def close(self) -> None:
         """Stop all work at once and free what was taken; may be called twice."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kdnas.architecture import Architecture
@@ -31,10 +31,13 @@ class ReplayBackend:
     def __init__(self, surface: Surface, seed: int) -> None:
         self._surface, self._seed = surface, seed
 
-    def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
+    def run(
+        self, requests: Sequence[MiniKDRequest], may_begin: Callable[[], bool] = lambda: True
+    ) -> Iterator[BackendEvent]:
         """Finish every request at once."""
-        if requests:
-            yield AttemptStarted(tuple(request.candidate_id for request in requests), WORKER)
+        if not requests or not may_begin():
+            return
+        yield AttemptStarted(tuple(request.candidate_id for request in requests), WORKER)
         for request in requests:
             yield CandidateFinished(WORKER, self._result(request))
 

@@ -98,6 +98,29 @@ class BackendContract:
         finally:
             backend.close()
 
+    def test_who_has_begun_ends_and_nobody_else_begins(self) -> None:
+        """A search that is paused lets the students at work come to their end."""
+        backend, requests = self.make(), self.requests()
+        begun: set[str] = set()
+        ended: set[str] = set()
+
+        def may_begin() -> bool:
+            return not begun
+
+        try:
+            for event in backend.run(requests, may_begin):
+                if isinstance(event, AttemptStarted):
+                    assert may_begin()
+                    begun |= set(event.candidate_ids)
+                elif isinstance(event, AttemptInterrupted):  # whoever is tried again does not begin
+                    ended |= set(event.candidate_ids)
+                elif isinstance(event, CandidateFinished):
+                    ended.add(event.result.candidate_id)
+            assert begun == ended
+            assert list(backend.run(requests, may_begin)) == []
+        finally:
+            backend.close()
+
     def test_it_may_be_closed_twice(self) -> None:
         """Also before anything ran."""
         backend = self.make()

@@ -65,7 +65,9 @@ class FakeBackend:
         self._interrupt = set(interrupt)
         self._die_after = die_after
 
-    def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
+    def run(
+        self, requests: Sequence[MiniKDRequest], may_begin: Callable[[], bool] = lambda: True
+    ) -> Iterator[BackendEvent]:
         """Finish every request, group after group.
 
         Raises:
@@ -74,7 +76,7 @@ class FakeBackend:
         size = self._group_size
         self.requests += requests
         groups = [list(requests[i : i + size]) for i in range(0, len(requests), size)]
-        while groups:
+        while groups and may_begin():
             group = groups.pop(0)
             ids = tuple(request.candidate_id for request in group)
             yield AttemptStarted(ids, "fake")

@@ -16,7 +16,9 @@ from kdnas.errors import BackendError, DatabaseError, OutOfReachError, SpecError
 from kdnas.records import (
     BackendEvent,
     Candidate,
+    CandidateFinished,
     Episode,
+    GroupProgress,
     Losses,
     MiniKDRequest,
     MiniKDResult,
@@ -236,8 +238,8 @@ class DyingBackend(FakeBackend):
         super().__init__(**options)
         self._left = at
 
-    def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
-        for event in super().run(requests):
+    def run(self, requests: Sequence[MiniKDRequest], *more: Any) -> Iterator[BackendEvent]:
+        for event in super().run(requests, *more):
             self._left -= 1
             if self._left == 0:
                 raise Killed
@@ -478,6 +480,88 @@ def test_a_pause_keeps_what_is_done_and_goes_on_identically(at: int) -> None:
     assert not set(backend.trained) & set(second.trained)
 
 
+class Watched(FakeBackend):
+    """Says at each of its events, before it is told, which it is, and which there have been."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.last: BackendEvent | None = None
+        self.seen: set[type[BackendEvent]] = set()
+
+    def run(self, requests: Sequence[MiniKDRequest], *more: Any) -> Iterator[BackendEvent]:
+        for event in super().run(requests, *more):
+            self.last = event
+            self.seen.add(type(event))
+            yield event
+
+
+@pytest.mark.parametrize("kind", [GroupProgress, CandidateFinished])
+def test_students_at_work_come_to_their_end_before_a_pause(kind: type[Any]) -> None:
+    undisturbed = World()
+    undisturbed.run()
+    world, backend = World(), Watched(group_size=2)
+    assert world.run(backend, should_stop=lambda: kind in backend.seen) == "paused"
+    assert len(backend.trained) == 2  # their group, of five in the episode
+    assert [a.outcome for a in world.journal.attempts] == ["succeeded"] * 2
+    second = FakeBackend()
+    assert world.run(second) == "succeeded"
+    assert world.outcome == undisturbed.outcome
+    assert not set(backend.trained) & set(second.trained)
+
+
+def test_students_at_work_are_lost_where_it_is_to_stop_at_once() -> None:
+    undisturbed = World()
+    undisturbed.run()
+    world, backend = World(), Watched(group_size=2)
+    asked = {"should_stop": lambda: GroupProgress in backend.seen, "at_once": lambda: True}
+    assert world.run(backend, **asked) == "paused"
+    assert backend.trained == []
+    assert [a.outcome for a in world.journal.attempts] == ["interrupted"] * 2
+    assert world.run() == "succeeded"
+    assert world.outcome == undisturbed.outcome
+
+
+def test_students_that_have_made_no_step_are_not_waited_for() -> None:
+    world, backend = World(), Watched(group_size=2)
+    assert world.run(backend, should_stop=lambda: backend.last is not None) == "paused"
+    assert backend.trained == []
+    assert world.journal.attempts == []
+
+
+def test_a_pause_that_is_taken_back_while_students_end_changes_nothing() -> None:
+    undisturbed = World()
+    undisturbed.run()
+    world, backend = World(), Watched(group_size=2)
+    asked: list[bool] = []
+
+    def should_stop() -> bool:
+        asked.append(isinstance(backend.last, GroupProgress))
+        return asked[-1]
+
+    assert world.run(backend, should_stop=should_stop) == "succeeded"
+    assert any(asked)
+    assert world.outcome == undisturbed.outcome
+    assert all(a.outcome == "succeeded" for a in world.journal.attempts)
+
+
+def test_a_pause_that_is_taken_back_after_the_last_student_goes_on_with_the_rest() -> None:
+    """The backend has ended its run by then, since it was to begin with nobody."""
+    undisturbed = World()
+    undisturbed.run()
+    world, backend = World(), Watched(group_size=2)
+    asked: list[bool] = []
+
+    def should_stop() -> bool:
+        if len(backend.trained) == 2 and isinstance(backend.last, CandidateFinished):
+            asked.append(True)
+            return len(asked) == 1
+        return False
+
+    assert world.run(backend, should_stop=should_stop) == "succeeded"
+    assert len(asked) > 1
+    assert world.outcome == undisturbed.outcome
+
+
 def test_a_search_that_is_given_back_stays_running_and_goes_on_identically() -> None:
     undisturbed = World()
     undisturbed.run()
@@ -513,8 +597,8 @@ def test_a_failure_does_not_undo_a_cancellation() -> None:
 
 def test_a_cluster_out_of_reach_leaves_the_status_to_whoever_tries_again() -> None:
     class Lost(FakeBackend):
-        def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
-            yield from islice(super().run(requests), 3)
+        def run(self, requests: Sequence[MiniKDRequest], *more: Any) -> Iterator[BackendEvent]:
+            yield from islice(super().run(requests, *more), 3)
             raise OutOfReachError("the cluster lost the node")
 
     undisturbed, world, backend = World(), World(), Lost()
@@ -578,12 +662,12 @@ def test_a_strategy_that_breaks_its_contract_is_named() -> None:
 
 def test_a_backend_that_breaks_its_contract_is_named() -> None:
     class Short(FakeBackend):
-        def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
-            return super().run(requests[1:])
+        def run(self, requests: Sequence[MiniKDRequest], *more: Any) -> Iterator[BackendEvent]:
+            return super().run(requests[1:], *more)
 
     class Foreign(FakeBackend):
-        def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
-            return super().run([replace(requests[0], candidate_id="stranger")])
+        def run(self, requests: Sequence[MiniKDRequest], *more: Any) -> Iterator[BackendEvent]:
+            return super().run([replace(requests[0], candidate_id="stranger")], *more)
 
     for backend, message in ((Short(), "without a result for 1 of 5"), (Foreign(), "stranger")):
         world = World()
