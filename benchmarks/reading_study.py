@@ -118,7 +118,7 @@ def run(results: Path, wanted: list[DistillationSpec]) -> None:
     results.mkdir(parents=True, exist_ok=True)
     with (
         stored() as (database, settings),
-        interruptible("the distillation", "the same command") as interrupt,
+        interruptible("the distillation", (database, settings), "the same command") as interrupt,
     ):
         for number, spec in enumerate(wanted, 1):
             if file_of(results, spec).exists():

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from kdnas.errors import SpecError
 from kdnas.reach import ANYWHERE, Reach
 
+DATABASE_PATIENCE_SECONDS: Final = 600.0
 _YES = {"1", "true", "yes"}
 
 
@@ -22,6 +25,8 @@ class Settings:
     Attributes:
         home: folder of everything kdnas keeps (``KDNAS_HOME``).
         database_url: ``KDNAS_DATABASE_URL``; the default is ``kdnas.db`` under ``home``.
+        database_patience_seconds: how long work waits for a database that does not answer
+            (``KDNAS_DATABASE_PATIENCE_SECONDS``).
         store_url: fsspec URL of the artefact store (``KDNAS_STORE``).
         ray_address: of a running cluster (``KDNAS_RAY_ADDRESS``).
         auto_migrate: migrate PostgreSQL without being asked (``KDNAS_AUTO_MIGRATE=1``).
@@ -58,6 +63,7 @@ class Settings:
     max_running: int | None = None
     webhook_url: str | None = None
     webhook_secret: str | None = field(default=None, repr=False)
+    database_patience_seconds: float = DATABASE_PATIENCE_SECONDS
     confined: bool = False
 
     @classmethod
@@ -83,6 +89,11 @@ class Settings:
             max_running=_count("KDNAS_MAX_RUNNING", env.get("KDNAS_MAX_RUNNING") or None),
             webhook_url=env.get("KDNAS_WEBHOOK_URL") or None,
             webhook_secret=env.get("KDNAS_WEBHOOK_SECRET") or None,
+            database_patience_seconds=_seconds(
+                "KDNAS_DATABASE_PATIENCE_SECONDS",
+                env.get("KDNAS_DATABASE_PATIENCE_SECONDS") or None,
+                DATABASE_PATIENCE_SECONDS,
+            ),
         )
 
     def for_service(self) -> Settings:
@@ -113,6 +124,20 @@ def _count(name: str, text: str | None) -> int | None:
     if not (text.isdecimal() and int(text) > 0):
         raise SpecError(f"{name} is {text!r}, which is no number above 0; correct it or unset it")
     return int(text)
+
+
+def _seconds(name: str, text: str | None, default: float) -> float:
+    if text is None:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise SpecError(
+            f"{name} is {text!r}, which is no number of seconds from 0; correct it or unset it"
+        )
+    return seconds
 
 
 def _roots(text: str) -> tuple[str, ...]:

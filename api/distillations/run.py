@@ -17,7 +17,7 @@ from api.inputs.preparation import Pinned, Watchers, stored_latencies
 from api.jobs.context import JobContext, StoppedError
 from api.jobs.files import checkpoints_of, output_folder, run_folder
 from api.jobs.work import do_job
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.records import DistillationRecord, HeldOutReading
 from kdnas.db.repository import distillations, jobs
 from kdnas.distill.checkpoint import Checkpoints
@@ -27,6 +27,7 @@ from kdnas.distill.numerics import choose_device
 from kdnas.distill.tensorboard import RunEvents
 from kdnas.errors import CancelledError
 from kdnas.latency.measure import current_profile
+from kdnas.records import CurvePoint
 from kdnas.search.checks import not_learned
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
@@ -160,14 +161,16 @@ def _train(
     pinned = prepared.pinned
     events = run_folder(settings, run_id) / "tensorboard"
     with RunEvents(events, max(checkpoints.steps(), default=0)) as written:
+        curve = _Curve(database, run_id)
 
         def tell(progress: FullProgress) -> None:
-            _note_progress(database, run_id, progress)
+            curve.add(progress)
             written.add(progress)
             on_progress(progress)
 
         context.end_preparation("training")
         _run(spec, prepared, checkpoints, settings, tell, context)
+        curve.write()
     distilled = load_distilled(spec, pinned.teacher, checkpoints)
     assert distilled is not None  # run() writes a checkpoint whenever it ends
     reach = settings.reach
@@ -263,21 +266,44 @@ def _latency_sentence(spec: DistillationSpec, pinned: Pinned, database: Database
     )
 
 
-def _note_progress(database: Database, distillation_id: str, progress: FullProgress) -> None:
-    """Write the new points of the curve and the new held-out reading, if there are any."""
-    point = progress.held_out
-    if point is None and not progress.points:
-        return
-    readings = [] if point is None else [HeldOutReading(point.step, point.losses)]
-    with database.write() as session:
+class _Curve:
+    """Writes down the training curve and held-out readings as they come.
+
+    While the database does not answer they are kept, and training goes on.
+    """
+
+    def __init__(self, database: Database, distillation_id: str) -> None:
+        self._database, self._id = database, distillation_id
+        self._points: list[CurvePoint] = []
+        self._readings: list[HeldOutReading] = []
+        self._step = self._total_steps = 0
+
+    def add(self, progress: FullProgress) -> None:
+        """Take note of what is new, if there is anything, and write all that is not written."""
+        self._step, self._total_steps = progress.step, progress.total_steps
+        self._points += progress.points
+        if (point := progress.held_out) is not None:
+            self._readings.append(HeldOutReading(point.step, point.losses))
+        if self._is_new and self._database.note(self._write):
+            self._forget()
+
+    def write(self) -> None:
+        """Write what is not written, as soon as the database answers."""
+        if self._is_new:
+            self._database.transact(self._write)
+            self._forget()
+
+    @property
+    def _is_new(self) -> bool:
+        return bool(self._points or self._readings)
+
+    def _write(self, session: Session) -> None:
         distillations.set_distillation_progress(
-            session,
-            distillation_id,
-            progress.step,
-            progress.total_steps,
-            progress.points,
-            readings,
+            session, self._id, self._step, self._total_steps, self._points, self._readings
         )
+
+    def _forget(self) -> None:
+        self._points, self._readings = [], []
 
 
 def _note_end(context: JobContext, distilled: Distilled, output: Path) -> None:
@@ -287,7 +313,8 @@ def _note_end(context: JobContext, distilled: Distilled, output: Path) -> None:
     succeeds as soon as it is resumed.
     """
     readings = [HeldOutReading(point.step, point.losses) for point in distilled.held_out]
-    with context.database.write() as session:
+
+    def write(session: Session) -> None:
         distillations.set_distillation_progress(
             session, context.id, distilled.steps, distilled.total_steps, held_out=readings
         )
@@ -299,3 +326,5 @@ def _note_end(context: JobContext, distilled: Distilled, output: Path) -> None:
                 artefact=None,
                 output_path=str(output),
             )
+
+    context.database.transact(write)

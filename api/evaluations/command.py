@@ -344,7 +344,7 @@ def _trained(
     with held_lease(database, Evaluation, pair.record.id, owner) as lost:
 
         def is_over() -> bool:
-            return lost.is_set() or should_stop()
+            return lost() or should_stop()
 
         try:
             with training_when_free(tell, is_over):

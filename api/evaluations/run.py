@@ -25,7 +25,7 @@ from api.jobs.files import (
     remove_evaluation_checkpoints,
 )
 from api.jobs.work import at_work, do_job
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations, jobs
 from kdnas.errors import NoRoomError
@@ -172,10 +172,14 @@ class Evaluator:
             return None
         context.check_lease()
         write_predictions(evaluation_folder(self.settings, record.id), result)
-        with self.database.write() as session:
+
+        def store(session: Session) -> tuple[SearchStatus, EvaluationRecord]:
             present = jobs.locked_job(session, record.id).status
-            if present == "running":
-                record = evaluations.set_figures(session, record.id, result.to_json())
+            if present != "running":
+                return present, record
+            return present, evaluations.set_figures(session, record.id, result.to_json())
+
+        present, record = self.database.transact(store)
         if present in {"paused", "queued"}:  # paused at its last moment, perhaps resumed already
             return None
         remove_evaluation_checkpoints(self.settings, record.id)
@@ -302,8 +306,9 @@ def run_in(
     context.end_preparation("evaluating")
     if evaluator.do(record, planned, ready, context) is None:
         raise StoppedError
-    with database.write() as session:
-        evaluations.note_in_results(session, [record.id], FIGURES, figures.to_json())
+    database.transact(
+        lambda s: evaluations.note_in_results(s, [record.id], FIGURES, figures.to_json())
+    )
     with database.read() as session:
         report = stored_report(session, settings, record.model, record.suite, ())
     problem = add_to_card(prepared, report)
@@ -333,7 +338,8 @@ class Noted:
         if progress.phase == self._phase and now - self._at < NOTED_SECONDS:
             return
         self._phase, self._at = progress.phase, now
-        with self._database.write() as session:
-            evaluations.note_evaluation_progress(
+        self._database.note(
+            lambda session: evaluations.note_evaluation_progress(
                 session, self._id, progress.phase, progress.done, progress.total, progress.loss
             )
+        )

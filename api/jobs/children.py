@@ -42,7 +42,9 @@ class Child:
 
     Attributes:
         output: what it prints.
-        unwanted_since: when the job was first seen paused or cancelled (monotonic clock).
+        unwanted_since: when the job was first seen paused or cancelled, or was last seen to come
+            further since (monotonic clock).
+        lets_end: what it has said last of trainings that it lets come to their end.
     """
 
     kind: str
@@ -50,6 +52,7 @@ class Child:
     process: subprocess.Popen[bytes]
     output: Output
     unwanted_since: float | None = None
+    lets_end: str | None = None
 
     @property
     def subject(self) -> dict[str, str]:

@@ -5,22 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import structlog
 
 from kdnas.corpus.tokenized import CorpusProgress
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.models import Job
+from kdnas.db.queue.transitions import StopWish
 from kdnas.db.repository import jobs
 from kdnas.db.repository.events import append_event, payloads_of
 from kdnas.errors import ConflictError, KdnasError
 from kdnas.latency.device_lock import training_lock
 from kdnas.records import SearchStatus
+from kdnas.search.at_work import StudentsAtWork
 from kdnas.settings import Settings
 
 StoppedStatus = Literal["paused", "running"]
 
+PAUSING = "pausing"
+"""Phase of work that is to stop, while trainings are let come to their end."""
 PHASE_SECONDS = 1.0
 """So often at most an event says how far a phase is."""
 
@@ -53,16 +58,18 @@ class JobContext:
         *,
         claimed: bool,
         is_lost: Callable[[], bool],
-        is_unwanted: Callable[[], bool],
+        wish: Callable[[], StopWish | None],
         should_stop: Callable[[], bool],
+        at_once: Callable[[], bool],
         stopped_status: StoppedStatus,
     ) -> None:
         self.id, self.kind, self.called, self.spec = job.id, job.kind, job.called, job.spec
         self.status: SearchStatus | None = job.status
         self._worked_before = job.worked_seconds
         self.settings, self.database, self.claimed = settings, database, claimed
-        self._is_lost, self._is_unwanted = is_lost, is_unwanted
-        self._should_stop, self.stopped_status = should_stop, stopped_status
+        self._is_lost, self._wish = is_lost, wish
+        self._should_stop, self._at_once = should_stop, at_once
+        self.stopped_status = stopped_status
         self._told, self._text = 0.0, ""
 
     def phase(self, text: str, share: float | None = None) -> None:
@@ -76,9 +83,12 @@ class JobContext:
             return
         self._text, self._told = what, now
         payload = {"text": text, "share": None if share is None else round(share, 3)}
-        with self.database.write() as session:
+
+        def write(session: Session) -> None:
             jobs.note_phase(session, self.id, text)
             append_event(session, f"{self.kind}_preparing", payload, job_id=self.id)
+
+        self.database.note(write)
         if self.claimed:  # a command says it on its screen, and leaves stdout for results
             log.info("preparing", **payload)
 
@@ -108,13 +118,12 @@ class JobContext:
 
     def end_preparation(self, phase: str) -> None:
         """Say that work itself begins, and what it is: its pace tells the remaining time."""
-        with self.database.write() as session:
-            jobs.end_preparation(session, self.id, phase, self._worked_before)
+        worked = self._worked_before
+        self.database.transact(lambda s: jobs.end_preparation(s, self.id, phase, worked))
 
     def progress(self, done: int, total: int | None) -> None:
         """Write down how much of the whole is done, in the kind's own unit."""
-        with self.database.write() as session:
-            jobs.note_progress(session, self.id, done, total)
+        self.database.note(lambda session: jobs.note_progress(session, self.id, done, total))
 
     def working(self, text: str, done: int, total: int) -> None:
         """Say how far the work itself is, of which no event tells; as often as :meth:`phase`.
@@ -128,23 +137,50 @@ class JobContext:
         if what == self._text and now - self._told < PHASE_SECONDS:
             return
         self._text, self._told = what, now
-        with self.database.write() as session:
+
+        def write(session: Session) -> None:
             jobs.note_phase(session, self.id, text)
             jobs.note_progress(session, self.id, done, total)
 
+        self.database.note(write)
+
+    def ending(self, at_work: StudentsAtWork, done: int, total: int) -> None:
+        """Say which trainings are let come to their end before work stops; once a second.
+
+        Args:
+            at_work: they.
+            done: of the whole, in the kind's own unit.
+            total: the whole.
+        """
+        now = time.monotonic()
+        if self._text == PAUSING and now - self._told < PHASE_SECONDS:
+            return
+        self._text, self._told = PAUSING, now
+        text = f"{PAUSING}: {at_work}"
+        self.database.note(lambda s: jobs.note_ending(s, self.id, text, done, total))
+
     def event(self, type: str, payload: Mapping[str, Any]) -> None:
         """Tell that something happened; the kind's name stands before ``type``."""
-        with self.database.write() as session:
-            append_event(session, f"{self.kind}_{type}", payload, job_id=self.id)
+        self.database.transact(partial(self._append, type, payload))
+
+    def passing_event(self, type: str, payload: Mapping[str, Any]) -> None:
+        """Tell what the next one tells anew; left out while the database does not answer."""
+        self.database.note(partial(self._append, type, payload))
+
+    def _append(self, type: str, payload: Mapping[str, Any], session: Session) -> None:
+        append_event(session, f"{self.kind}_{type}", payload, job_id=self.id)
 
     def warn(self, text: str) -> None:
         """Tell what the user should know; what was told before a restart is not told again."""
         if self.claimed:
             log.warning(text)
         kind, payload = f"{self.kind}_warning", {"text": text}
-        with self.database.write() as session:
+
+        def write(session: Session) -> None:
             if payload not in payloads_of(session, kind, self.id):
                 append_event(session, kind, payload, job_id=self.id)
+
+        self.database.transact(write)
 
     def should_stop(self) -> bool:
         """Whether to stop: on request, or because the job was paused or cancelled.
@@ -153,7 +189,11 @@ class JobContext:
             ConflictError: another process has the lease now, and writes the status.
         """
         self.check_lease()
-        return self._is_unwanted() or self._should_stop()
+        return self._wish() is not None or self._should_stop()
+
+    def at_once(self) -> bool:
+        """Whether to stop although students are being trained, whose steps are lost by it."""
+        return self._wish() == "at once" or self._at_once()
 
     @contextmanager
     def training(self, on_wait: Callable[[str], None] = lambda _: None) -> Iterator[None]:
@@ -197,8 +237,7 @@ class JobContext:
         """Write down that work was stopped, unless somebody has written a status himself."""
         if self.stopped_status == "paused":
             self._end("paused")
-        with self.database.read() as session:
-            return jobs.status_of(session, self.id)
+        return self.database.transact(lambda session: jobs.note_rest(session, self.id))
 
     def succeed(self) -> None:
         """Write down that work is done, unless somebody has written a status himself."""
@@ -211,7 +250,9 @@ class JobContext:
             self._end("failed", str(error) if isinstance(error, KdnasError) else repr(error))
 
     def _end(self, status: SearchStatus, error: str | None = None) -> None:
-        with self.database.write() as session:
+        def write(session: Session) -> None:
             row = jobs.locked_job(session, self.id)
             if row.status == "running":
                 jobs.change_status(session, row, status, error)
+
+        self.database.transact(write)

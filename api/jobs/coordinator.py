@@ -32,6 +32,7 @@ from kdnas.db.engine import Database
 from kdnas.db.models import Job
 from kdnas.db.queue import claims, coordinators, leases
 from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.queue.transitions import stop_wish
 from kdnas.db.repository import jobs
 from kdnas.errors import DatabaseError, NotFoundError, StoreError
 from kdnas.settings import Settings
@@ -45,6 +46,8 @@ CLAIM_SECONDS = 60.0
 """A runner takes over the lease within this time, and then renews it itself."""
 PATIENCE_SECONDS = 30.0
 """After that a runner whose row was paused or cancelled is killed; it may write a checkpoint."""
+STILL_SECONDS = 600.0
+"""After that a runner is killed that lets trainings end and has come no further."""
 RUNNER_BYTES = 1024**3
 """What a runner, with torch in it, takes at least."""
 MOST_RUNNING = 8
@@ -146,6 +149,8 @@ class Coordinator:
                 self._start_what_waits()
             except DatabaseError as error:
                 log.error("database out of reach", reason=str(error))
+                for child in self._children:  # which cannot say how far it is, either
+                    child.unwanted_since = None
                 self._stopping.wait(TROUBLE_SECONDS)
             except Exception:  # one odd row must not end the work on all others
                 log.exception("the coordinator goes on after an error")
@@ -256,18 +261,24 @@ class Coordinator:
             log.error("runner died", **child.subject, how=child.ending(), deaths=deaths)
 
     def _end_unwanted(self) -> None:
-        """Kill runners that do not see that their row was paused or cancelled."""
+        """Kill runners that do not see that their row was paused or cancelled, or that hang.
+
+        One that lets trainings come to their end says how far they are, and is left to it.
+        """
         now = time.monotonic()
         for child in self._children:
             with self._database.read() as session:
-                wanted = jobs.status_of(session, child.claim.job_id) == "running"
-            if wanted:
+                wish = stop_wish(session, child.claim.job_id)
+                ending = jobs.phase_of(session, child.claim.job_id)
+            ending = ending if wish == "in good order" else None
+            if wish is None:
                 child.unwanted_since = None
-            elif child.unwanted_since is None:
+            elif child.unwanted_since is None or ending != child.lets_end:
                 child.unwanted_since = now
-            elif now - child.unwanted_since > PATIENCE_SECONDS:
+            elif now - child.unwanted_since > (STILL_SECONDS if ending else PATIENCE_SECONDS):
                 log.error("runner killed: it did not stop", **child.subject)
                 child.process.kill()
+            child.lets_end = ending
 
     def _drain(self) -> None:
         """Ask all runners to end, kill those that do not, and let go of their rows."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from threading import Event
+from functools import partial
 from typing import Any
 
 from api.jobs.lease import held_lease
@@ -69,12 +69,12 @@ def chosen_once(
     """
 
     def opened() -> Grid:
-        with database.write() as session:
-            return grids.open_grid(session, name.key, model=name.model, task=name.task)
+        return database.transact(
+            lambda session: grids.open_grid(session, name.key, model=name.model, task=name.task)
+        )
 
     def keep(trial: Trial) -> None:
-        with database.write() as session:
-            grids.add_trial(session, name.key, trial)
+        database.transact(lambda session: grids.add_trial(session, name.key, trial))
 
     while not should_stop():
         chosen = opened().chosen
@@ -85,10 +85,9 @@ def chosen_once(
                 record = opened()  # somebody may have been quicker between a look and the lease
                 if record.chosen is not None:
                     return record.chosen
-                best = choose(record.trials, keep, lambda: lost.is_set() or should_stop())
-                if best is not None and not lost.is_set():
-                    with database.write() as session:
-                        return grids.choose(session, name.key, best)
+                best = choose(record.trials, keep, lambda: lost() or should_stop())
+                if best is not None and not lost():
+                    return database.transact(partial(grids.choose, key=name.key, trial=best))
                 continue
         on_wait()
         time.sleep(WAIT_SECONDS)
@@ -96,8 +95,8 @@ def chosen_once(
 
 
 @contextmanager
-def _held(database: Database, key: str, owner: LeaseOwner) -> Iterator[Event | None]:
-    """Hold a grid; yields None if somebody else does, else an event that tells of its loss."""
+def _held(database: Database, key: str, owner: LeaseOwner) -> Iterator[Callable[[], bool] | None]:
+    """Hold a grid; yields None if somebody else does, else what says whether it is lost."""
     with ExitStack() as stack:
         try:
             lost = stack.enter_context(held_lease(database, Grid, key, owner))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from kdnas.db.engine import Database
 from kdnas.db.queue import leases
@@ -14,67 +15,66 @@ LEASE_SECONDS = 60.0
 RENEW_SECONDS = 15.0
 WATCH_SECONDS = 1.0
 
+Answer = TypeVar("Answer")
+
 
 @contextmanager
 def held_lease(
     database: Database, table: leases.LeasedTable, row_id: str, owner: leases.LeaseOwner
-) -> Iterator[threading.Event]:
+) -> Iterator[Callable[[], bool]]:
     """Hold a row's lease for the time of a ``with`` block.
 
     Yields:
-        An event that is set if the lease is lost to somebody else: stop working then.
+        What says whether the lease is lost to somebody else: stop working then.
 
     Raises:
         ConflictError: somebody else holds it.
     """
-    with database.write() as session:
-        leases.acquire(session, table, row_id, owner, LEASE_SECONDS)
+    database.transact(lambda s: leases.acquire(s, table, row_id, owner, LEASE_SECONDS))
 
     def is_lost() -> bool:
         try:
-            with database.write() as session:
-                leases.renew(session, table, row_id, owner, LEASE_SECONDS)
+            database.transact(lambda s: leases.renew(s, table, row_id, owner, LEASE_SECONDS))
         except ConflictError:
             return True
         return False
 
-    try:
-        with watched(is_lost, f"lease-{row_id}", RENEW_SECONDS) as lost:
+    with watched(is_lost, False, f"lease-{row_id}", RENEW_SECONDS) as lost:
+        try:
             yield lost
-    finally:
-        if not lost.is_set():
-            with database.write() as session:
-                leases.release(session, table, row_id, owner)
+        finally:
+            if not lost():
+                database.transact(lambda session: leases.release(session, table, row_id, owner))
 
 
 @contextmanager
 def watched(
-    is_so: Callable[[], bool], name: str, every_seconds: float | None = None
-) -> Iterator[threading.Event]:
+    ask: Callable[[], Answer], first: Answer, name: str, every_seconds: float | None = None
+) -> Iterator[Callable[[], Answer]]:
     """Ask something again and again for the time of a ``with`` block.
 
     Args:
-        is_so: asks the database; called from a thread. Where that is out of reach it is asked again
+        ask: asks the database; called from a thread. Where that is out of reach it is asked again
             at the next turn: a lease outlasts three failures.
+        first: the answer until then.
         name: of the thread.
         every_seconds: how long a turn is; None is ``WATCH_SECONDS``.
 
     Yields:
-        An event that is set once the answer was yes.
+        What gives the newest answer.
     """
-    done, found = threading.Event(), threading.Event()
+    done, newest = threading.Event(), [first]
     seconds = WATCH_SECONDS if every_seconds is None else every_seconds
 
     def watch() -> None:
-        while not (done.wait(seconds) or found.is_set()):
+        while not done.wait(seconds):
             with suppress(DatabaseError):
-                if is_so():
-                    found.set()
+                newest[0] = ask()
 
     watcher = threading.Thread(target=watch, name=name, daemon=True)
     watcher.start()
     try:
-        yield found
+        yield lambda: newest[0]
     finally:
         done.set()
         watcher.join()

@@ -58,7 +58,11 @@ def run(job_id: str, token: str, settings: Settings, drain: Callable[[], bool]) 
     """Do one job; the exit code says how it ended."""
     settings = settings.for_service()
     try:
-        with open_database(settings) as database:
+        seconds = settings.database_patience_seconds
+        with (
+            open_database(settings) as database,
+            database.patient(seconds, log.warning, lambda: int(drain())),
+        ):
             try:
                 log.info("ended", status=_do(job_id, token, database, settings, drain))
             except NotNowError as error:
@@ -96,6 +100,7 @@ def _do(
         kind.run,
         claim=token,
         should_stop=drain,
+        at_once=drain,
         stopped_status="running",
         clean_up=kind.clean_up,
     )

@@ -11,6 +11,7 @@ from api.jobs.lease import held_lease, watched
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
 from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.queue.transitions import StopWish, stop_wish
 from kdnas.db.repository import jobs
 from kdnas.errors import ConflictError, DatabaseError, NotNowError
 from kdnas.records import SearchStatus
@@ -28,6 +29,7 @@ def do_job(
     *,
     claim: str | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    at_once: Callable[[], bool] = lambda: False,
     stopped_status: StoppedStatus = "paused",
     clean_up: Callable[[str, Database, Settings], None] = lambda *_: None,
 ) -> SearchStatus:
@@ -40,6 +42,7 @@ def do_job(
         run: does the work; returns when it is done, raises StoppedError where it was to stop.
         claim: token of a coordinator's claim on it; None runs it for the command line.
         should_stop: whether this process wants to stop.
+        at_once: whether it then wants to lose what is being trained.
         stopped_status: what the job is then: ``paused``, or ``running`` still, to be taken up.
         clean_up: removes what a job that is over would have gone on with.
 
@@ -55,7 +58,9 @@ def do_job(
         row = jobs.get_job(session, job_id)
         if row.status in OVER and claim is None:
             raise ConflictError(f"{row.called} {OVER[row.status]}; start a new one")
-    with at_work(database, settings, job_id, claim, should_stop, stopped_status) as context:
+    with at_work(
+        database, settings, job_id, claim, should_stop, stopped_status, at_once
+    ) as context:
         if context.status == "running":
             try:
                 run(context)
@@ -63,9 +68,7 @@ def do_job(
                 context.rest()
             else:
                 context.succeed()
-        with database.read() as session:
-            row = jobs.get_job(session, job_id)
-            status = row.status
+        status = database.ask(lambda session: jobs.get_job(session, job_id).status)
         if status in OVER:
             clean_up(job_id, database, settings)
     return status
@@ -79,6 +82,7 @@ def at_work(
     claim: str | None,
     should_stop: Callable[[], bool],
     stopped_status: StoppedStatus,
+    at_once: Callable[[], bool] = lambda: False,
 ) -> Iterator[JobContext]:
     """Hold a job for the time of a ``with`` block and watch whether it is still wanted.
 
@@ -94,6 +98,7 @@ def at_work(
             command line, and sets it running here.
         should_stop: whether this process wants to stop.
         stopped_status: what the job is then: ``paused``, or ``running`` still, to be taken up.
+        at_once: whether this process then wants to lose what is being trained.
 
     Raises:
         NotFoundError: no such job.
@@ -104,20 +109,20 @@ def at_work(
         if claim is None:
             _set_running(database, job_id)
 
-        def is_unwanted() -> bool:
-            with database.read() as session:
-                return jobs.status_of(session, job_id) != "running"
+        def ask() -> StopWish | None:
+            return database.ask(lambda session: stop_wish(session, job_id))
 
-        with watched(is_unwanted, f"watch-{job_id}") as unwanted:
+        with watched(ask, None, f"watch-{job_id}") as wish:
             with database.read() as session:
                 context = JobContext(
                     jobs.get_job(session, job_id),
                     database,
                     settings,
                     claimed=claim is not None,
-                    is_lost=lost.is_set,
-                    is_unwanted=unwanted.is_set,
+                    is_lost=lost,
+                    wish=wish,
                     should_stop=should_stop,
+                    at_once=at_once,
                     stopped_status=stopped_status,
                 )
             try:

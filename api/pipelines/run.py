@@ -8,7 +8,7 @@ from typing import Any
 from api.jobs.lease import held_lease
 from api.jobs.work import OVER
 from api.pipelines.advance import advance
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.models import Job
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.records import PipelineRecord
@@ -68,8 +68,7 @@ def _go_on(
 ) -> None:
     """Do part after part until nothing is left, or somebody wants it to stop."""
     while not should_stop():
-        with database.write() as session:
-            record = advance(session, pipeline_id)
+        record = database.transact(lambda session: advance(session, pipeline_id))
         if record.status not in {"queued", "running"}:
             return
         for kind, part in _open_parts(database, record)[:1]:  # none if it was just cancelled
@@ -112,7 +111,10 @@ def _take_up(database: Database, pipeline_id: str) -> None:
 
 def _rest(database: Database, pipeline_id: str) -> None:
     """Write down that this run has ended before the pipeline has, unless somebody did so."""
-    with database.write() as session:
+
+    def write(session: Session) -> None:
         row = jobs.locked_job(session, pipeline_id)
         if row.status in {"queued", "running"}:
             jobs.change_status(session, row, "paused")
+
+    database.transact(write)

@@ -6,6 +6,7 @@ from typing import Final
 
 from api.jobs.context import JobContext
 from kdnas.records import AttemptInterrupted, AttemptStarted, GroupProgress
+from kdnas.search.at_work import StudentsAtWork
 from kdnas.search.progress import CandidateDone, EpisodeDone, EpisodeStarted, Progress
 
 PARTS: Final = 100
@@ -29,10 +30,13 @@ class SearchProgress:
         self._total = episodes * candidates * PARTS
         self._finished, self._episode = finished, 0
         self._shares: dict[str, float | None] = {}  # None until a worker is heard of
+        self._at_work = StudentsAtWork()
         self._write()
 
     def __call__(self, event: Progress) -> None:
         """Take note of what happened, and tell of it unless that was done a moment ago."""
+        if isinstance(event, AttemptStarted | GroupProgress | AttemptInterrupted):
+            self._at_work.note(event)
         if isinstance(event, EpisodeStarted):
             self._episode = event.number
         elif isinstance(event, AttemptStarted):
@@ -45,6 +49,9 @@ class SearchProgress:
             if event.waits:
                 self._tell(event.waits)
                 return
+            if self._at_work.num_training and self._context.should_stop():
+                self._context.ending(self._at_work, self._done, self._total)
+                return
             students = f"{len(at_work)} student{'' if len(at_work) == 1 else 's'}"
             self._tell(
                 f"training in episode {self._episode} of {self._episodes}: {students} at step "
@@ -55,6 +62,7 @@ class SearchProgress:
                 self._shares.pop(candidate_id, None)
         elif isinstance(event, CandidateDone):
             self._shares.pop(event.candidate.id, None)
+            self._at_work.end(event.candidate.id)
             self._finished += 1
         elif isinstance(event, EpisodeDone):
             self._write()

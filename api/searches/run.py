@@ -73,6 +73,7 @@ def run_stored_search(
     watchers: Watchers = Watchers(),
     should_stop: Callable[[], bool] = lambda: False,
     max_hours: float | None = None,
+    at_once: Callable[[], bool] = lambda: False,
 ) -> SearchStatus:
     """Run a stored search of the command line, or go on with it where it was cut off.
 
@@ -83,8 +84,10 @@ def run_stored_search(
         database: where it is stored.
         settings: of this process.
         watchers: who is told what happens.
-        should_stop: asked between results, and while inputs are prepared; True pauses it.
+        should_stop: asked between results, and while inputs are prepared; True pauses it when the
+            students that are being trained have come to their end.
         max_hours: of this run; None takes the spec's.
+        at_once: asked where ``should_stop`` says True; True loses those students' steps.
 
     Returns:
         The status that it has now; another party may have written it.
@@ -99,6 +102,7 @@ def run_stored_search(
         settings,
         lambda context: run_in(context, watchers, max_hours),
         should_stop=should_stop,
+        at_once=at_once,
     )
 
 
@@ -164,6 +168,7 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
             journal,
             on_progress=on_progress,
             should_stop=context.should_stop,
+            at_once=context.at_once,
             stopped_status=context.stopped_status,
         )
     if status != "succeeded":

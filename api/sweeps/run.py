@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from api.inputs.preparation import OnCorpus, OnPreparing, Watchers, ensure_laten
 from api.jobs.context import JobContext
 from api.jobs.work import do_job
 from api.sweeps.table import card_of
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.exploration import losses
 from kdnas.db.repository import jobs, sweeps
 from kdnas.errors import SpecError, TrainingError
@@ -28,9 +29,11 @@ from kdnas.records import (
     LatencyTable,
     MiniKDContext,
     MiniKDRequest,
+    MiniKDResult,
     SearchStatus,
     SweepFacts,
 )
+from kdnas.search.at_work import StudentsAtWork
 from kdnas.search_space import AXES, SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.sweep import SweepSpec
@@ -123,6 +126,7 @@ def run_stored_sweep(
     settings: Settings,
     watchers: Watchers = Watchers(),
     should_stop: Callable[[], bool] = lambda: False,
+    at_once: Callable[[], bool] = lambda: False,
 ) -> SearchStatus:
     """Run a stored sweep of the command line, or go on with it where it was cut off.
 
@@ -131,7 +135,9 @@ def run_stored_sweep(
         database: where it is stored.
         settings: of this process.
         watchers: who is told what happens.
-        should_stop: asked between results, and while inputs are prepared; True pauses it.
+        should_stop: asked between results, and while inputs are prepared; True pauses it when the
+            students that are being trained have come to their end.
+        at_once: asked where ``should_stop`` says True; True loses those students' steps.
 
     Returns:
         The status that it has now; another party may have written it.
@@ -146,6 +152,7 @@ def run_stored_sweep(
         settings,
         lambda context: run_in(context, watchers),
         should_stop=should_stop,
+        at_once=at_once,
     )
 
 
@@ -189,34 +196,36 @@ def _trained(
     """Train states under one seed; each result is stored before it is told.
 
     Raises:
-        StoppedError: it was to stop.
+        StoppedError: it was to stop, and students that were being trained have come to their end.
     """
     spec, space, database = prepared.spec, prepared.space, context.database
-    with database.write() as session:
-        name = losses.save_context(session, training)
-    requests = [
-        MiniKDRequest(str(index), space[index], spec.steps, last_step=spec.steps[-1])
+    name = database.transact(lambda session: losses.save_context(session, training))
+    kept = name if spec.trains else None
+    requests = {
+        str(index): MiniKDRequest(str(index), space[index], spec.steps, last_step=spec.steps[-1])
         for index in left
-    ]
-    backend = prepared.backend(training, context.settings)
+    }
+    backend, at_work = prepared.backend(training, context.settings), StudentsAtWork()
     try:
-        for event in backend.run(requests):
-            if isinstance(event, CandidateFinished):
-                context.check_lease()
-                index = int(event.result.candidate_id)
-                with database.write() as session:
-                    sweeps.add_state(
-                        session,
-                        context.id,
-                        seed,
-                        index,
-                        event.result,
-                        name if spec.trains else None,
-                    )
-            yield event
+        while requests:
+            for event in backend.run([*requests.values()], lambda: not context.should_stop()):
+                at_work.note(event)
+                if isinstance(event, CandidateFinished):
+                    context.check_lease()
+                    del requests[event.result.candidate_id]
+                    database.transact(partial(_add_state, context.id, seed, event.result, kept))
+                yield event
+                if context.at_once() or not at_work.num_training:
+                    context.check()
             context.check()
     finally:
         backend.close()
+
+
+def _add_state(
+    sweep_id: str, seed: int, result: MiniKDResult, context: str | None, session: Session
+) -> None:
+    sweeps.add_state(session, sweep_id, seed, int(result.candidate_id), result, context)
 
 
 def _prepare_stored(context: JobContext, watchers: Watchers) -> tuple[PreparedSweep, SweepFacts]:
@@ -306,10 +315,12 @@ class _Progress:
     def __init__(self, context: JobContext, watchers: Watchers, total: int, done: int) -> None:
         self._context, self._watchers = context, watchers
         self._total, self._done = total, done
+        self._at_work = StudentsAtWork()
         context.progress(done, total)
 
     def __call__(self, event: BackendEvent) -> None:
         """Take note of what happened."""
+        self._at_work.note(event)
         if isinstance(event, CandidateFinished):
             self._done += 1
             result = event.result
@@ -329,6 +340,9 @@ class _Progress:
             self._tell("", f"{students} students are tried again: {event.reason}")
 
     def _tell(self, text: str, failure: str | None = None) -> None:
-        phase = ": ".join(filter(None, ["reading and training", text]))
-        self._context.working(phase, self._done, self._total)
+        if self._at_work.num_training and self._context.should_stop():
+            self._context.ending(self._at_work, self._done, self._total)
+        else:
+            phase = ": ".join(filter(None, ["reading and training", text]))
+            self._context.working(phase, self._done, self._total)
         self._watchers.progress(SweepNews(self._done, self._total, text, failure))

@@ -23,7 +23,7 @@ from api.task_distillations.request import (
     with_students,
     with_whole_paths,
 )
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.repository import jobs, task_distillations
 from kdnas.errors import SpecError, TrainingError
 from kdnas.evaluation.scoring.paired import write_predictions
@@ -269,9 +269,12 @@ def _kept(context: JobContext, method: str, seed: int, folder: Path, outcome: Ou
 
 def _store_runs(context: JobContext, runs: list[TaskRun]) -> list[TaskRun]:
     """Store runs that were done beside each other: all of them, or none if this is killed."""
-    with context.database.write() as session:
+
+    def write(session: Session) -> None:
         for run in runs:
             task_distillations.add_run(session, context.id, run)
+
+    context.database.transact(write)
     for run in runs:
         shown = ("method", "seed", "main", "held_out", "error")
         context.event("run", {name: getattr(run, name) for name in shown})
@@ -316,7 +319,7 @@ class _Progress:
         self._phase, self._at = progress.phase, now
         told = {name: getattr(progress, name) for name in ("phase", "done", "total", "loss")}
         of = {"method": ", ".join(self.methods), "seed": self.seed}
-        self._context.event("progress", {**of, **told})
+        self._context.passing_event("progress", {**of, **told})
 
     def waits(self, text: str) -> None:
         """Take note of what the run waits for; the job says so itself."""

@@ -331,7 +331,8 @@ def _evaluate(
             say(f"teacher    {teacher}  (fingerprint {beside.model.fingerprint})")
         for other in against:
             stored_results(prepared, other, database)  # better said before the work than after it
-        with interruptible("the evaluation") as interrupt, bar("evaluating", unit="") as shown:
+        stopping = interruptible("the evaluation", (database, settings))
+        with stopping as interrupt, bar("evaluating", unit="") as shown:
 
             def tell(planned: Any, seed: int, progress: FinetuneProgress) -> None:
                 what = f"{planned.task.name} seed {seed}: {progress.phase}"

@@ -247,7 +247,8 @@ def run_and_report(
     """
     way_on = f"kdnas full-distill --resume {record.name}"
     hopeless = (CancelledError, TrainingError)  # the second would come to the same end again
-    with interruptible("the distillation", way_on, hopeless) as interrupt:
+    stopping = interruptible("the distillation", (database, settings), way_on, hopeless)
+    with stopping as interrupt:
         outcome = distil_on_screen(record, database, settings, interrupt)
     if as_json:
         print_json(distillation_json(outcome.record))

@@ -111,11 +111,22 @@ def logs(
 
 
 @app.command()
-def pause(job: common.Reference, as_json: common.JsonOfService = False) -> None:
-    """Pause a job with its parts; it goes on where it was when it is resumed."""
+def pause(
+    job: common.Reference,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="Do not wait for students that are being trained: lose that."),
+    ] = False,
+    as_json: common.JsonOfService = False,
+) -> None:
+    """Pause a job with its parts; it goes on where it was when it is resumed.
+
+    Students that a search or a sweep trains at the moment come to their end first, which is said
+    with about how long it takes; --now, also given later, stops at once.
+    """
     from kdnas.cli.screens import job_actions
 
-    job_actions.act(job, "pause", as_json)
+    job_actions.act(job, "pause_now" if now else "pause", as_json)
 
 
 @app.command()

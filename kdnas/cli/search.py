@@ -121,7 +121,8 @@ def search(
 ) -> None:
     """Search for the student worth distilling.
 
-    Everything is stored as it comes. Ctrl-C ends in good order; `--resume` goes on, with the same
+    Everything is stored as it comes. Ctrl-C ends in good order, when the students that are being
+    trained have come to their end, and Ctrl-C again at once; `--resume` goes on, with the same
     proposals as if nothing had happened.
     """
     given = locals()
@@ -209,9 +210,16 @@ def run_and_report(
     if status != "succeeded":
         again = None if status == "cancelled" else way_on
         goal = record.spec.get("goal", "reward")
-        with interruptible("the search", again) as interrupt, SearchScreen(goal) as screen:
+        stopping = interruptible("the search", (database, settings), again, trains_students=True)
+        with stopping as interrupt, SearchScreen(goal) as screen:
             status = run_stored_search(
-                record.id, database, settings, screen.watchers, interrupt, max_hours
+                record.id,
+                database,
+                settings,
+                screen.watchers,
+                interrupt,
+                max_hours,
+                interrupt.at_once,
             )
         interrupted = interrupt.requested
     summary = search_summary(record.id, database)

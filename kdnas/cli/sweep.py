@@ -150,8 +150,11 @@ def _run_and_report(
     status, interrupted, way_on = record.status, False, f"kdnas sweep --resume {record.name}"
     if status != "succeeded":
         again = None if status == "cancelled" else way_on
-        with interruptible("the sweep", again) as interrupt, SweepScreen() as screen:
-            status = run_stored_sweep(record.id, database, settings, screen.watchers, interrupt)
+        stopping = interruptible("the sweep", (database, settings), again, trains_students=True)
+        with stopping as interrupt, SweepScreen() as screen:
+            status = run_stored_sweep(
+                record.id, database, settings, screen.watchers, interrupt, interrupt.at_once
+            )
         interrupted = interrupt.requested
     with database.read() as session:
         found = read_job(session, record.id, KIND)

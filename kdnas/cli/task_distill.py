@@ -311,7 +311,8 @@ def _run_and_report(
     way_on = f"kdnas task-distill --resume {record.name}"
     if status != "succeeded":
         again = None if status == "cancelled" else way_on
-        with interruptible("the distillation", again) as interrupt, TaskScreen() as screen:
+        stopping = interruptible("the distillation", (database, settings), again)
+        with stopping as interrupt, TaskScreen() as screen:
             status = run_stored_task_distillation(
                 record.id, database, settings, screen.watchers, interrupt
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ import yaml
 
 from kdnas.db.engine import Database
 from kdnas.db.exploration import candidates
+from kdnas.db.lists import job_pages
 from kdnas.db.migrate import open_database, upgrade
 from kdnas.db.models import Attempt, Candidate, LatencyBuild, Search
 from kdnas.db.queue import leases
@@ -32,6 +34,9 @@ from kdnas.testing.forked import Forked
 from kdnas.testing.forked_runners import RUNNER
 
 pytestmark = pytest.mark.slow
+
+STEPS = 300
+"""Of trainings that are paused in the middle."""
 
 Outcome = list[tuple[int, int, str, float | None, float | None]]
 
@@ -247,6 +252,83 @@ def test_six_at_once_one_cancelled_one_paused_and_resumed(
         assert here.check_attempts(search_id)["succeeded"] == 12
     here.check_attempts(cancelled)
     assert here.num_finished(cancelled) < 12
+
+
+class Longer:
+    """Searches of three groups, whose trainings take long enough to be paused in the middle."""
+
+    def __init__(self, here: Place) -> None:
+        self.here = here
+        self.changes = {
+            "proxy": here.spec["proxy"] | {"steps": STEPS},
+            "controller": here.spec["controller"] | {"episodes": 3, "candidates": 2},
+            "backend": here.spec["backend"] | {"group_size": 2},
+        }
+
+    def run_undisturbed(self) -> Outcome:
+        from api.searches.run import run_stored_search
+
+        here = self.here
+        with here.database.write() as session:
+            made = searches.create_search(session, here.spec | self.changes, name="in-one-go")
+        assert run_stored_search(made.id, here.database, here.settings) == "succeeded"
+        return here.outcome(made.id)
+
+    def standing(self, search_id: str) -> str:
+        with self.here.database.read() as session:
+            return str(job_pages.read_jobs(session, [search_id])[0]["standing"])
+
+    def pause(self, search_id: str, num_finished: int) -> None:
+        """Pause it in the middle of the group after those that have finished."""
+
+        def is_in_training() -> bool:
+            found = re.search(rf"students at step (\d+) of {STEPS}", self.standing(search_id))
+            begun = found is not None and 0 < int(found[1]) < STEPS // 2
+            return begun and self.here.num_finished(search_id) == num_finished
+
+        self.here.wait_for(is_in_training)
+        self.here.act(search_id, "pause")
+        self.here.wait_for(lambda: self.standing(search_id).startswith("pausing: 2 students at"))
+
+
+@pytest.mark.timeout(900)
+def test_a_pause_in_the_middle_of_a_group_loses_nothing(sqlite_place: Place) -> None:
+    here = sqlite_place
+    longer = Longer(here)
+    expected = longer.run_undisturbed()
+    with here.coordinator("--max-running", "1"):
+        search_id = here.queue("mid-group", **longer.changes)
+        longer.pause(search_id, 0)  # and take that back while the group comes to its end
+        pid = here.holder_pid(search_id)
+        here.act(search_id, "resume")
+        here.wait_for(lambda: longer.standing(search_id).startswith("training"))
+        assert (here.status(search_id), here.holder_pid(search_id)) == ("running", pid)
+
+        longer.pause(search_id, 2)
+        seen = set()
+
+        def has_stopped() -> bool:
+            seen.add(longer.standing(search_id))
+            return here.holder_pid(search_id) is None
+
+        here.wait_for(has_stopped)
+        assert [text for text in seen if text.endswith(" left")], seen
+        assert longer.standing(search_id) == "paused"
+        assert here.num_finished(search_id) == 4  # the group at work, and no other
+        assert here.check_attempts(search_id) == {"succeeded": 4}
+        here.act(search_id, "resume")
+        here.wait_for(lambda: here.status(search_id) == "succeeded")
+        assert here.outcome(search_id) == expected
+        assert here.check_attempts(search_id) == {"succeeded": 6}
+
+        hasty = here.queue("hasty", **longer.changes)
+        longer.pause(hasty, 0)
+        here.act(hasty, "pause_now")
+        here.wait_for(lambda: here.holder_pid(hasty) is None, 10)
+        assert here.num_finished(hasty) == 0
+        with here.database.read() as session:
+            types = [e.type for e in events.events_since(session, job_id=hasty)]
+        assert types.count("attempts_interrupted") == 1
 
 
 def test_sigterm_gives_work_back_within_ten_seconds(sqlite_place: Place) -> None:

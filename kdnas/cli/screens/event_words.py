@@ -32,6 +32,10 @@ def _because(p: Payload, key: str = "error") -> str:
     return f": {p[key]}" if p.get(key) else ""
 
 
+def _at_once(p: Payload) -> str:
+    return " at once" if p.get("at_once") else ""
+
+
 def _ms(value: float | None) -> str:
     return NONE if value is None else f"{fixed(value, 2 if value < 10 else 1)} ms"
 
@@ -120,7 +124,7 @@ SENTENCES: Final[Mapping[str, Callable[[Payload], str]]] = {
 
 OF_EVERY_KIND: Final[Mapping[str, Callable[[Payload], str]]] = {
     "created": _created,
-    "status": lambda p: f"Now {p['status']}{_because(p)}",
+    "status": lambda p: f"Now {p['status']}{_at_once(p)}{_because(p)}",
     "preparing": _preparing,
     "warning": lambda p: f"Warning: {p['text']}",
     "renamed": lambda p: f"Now called {p['name']}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,12 +19,16 @@ from kdnas.cli.screens.following import EventLines, follow_events, follow_log
 from kdnas.cli.screens.jobs import does_now, how_to_go_on, listed, parts_of, shown
 from kdnas.cli.stored import reading, stored
 from kdnas.cli.tables.answers import print_answer, print_lines
-from kdnas.db.engine import Session
+from kdnas.db.engine import Database, Session
 from kdnas.db.models import FINAL_STATUSES, Job
 from kdnas.db.queue import coordinators, leases
 from kdnas.db.queue.transitions import Action, apply_action
+from kdnas.db.records import LeaseHolder
 from kdnas.db.repository import events, jobs
 from kdnas.errors import NotFoundError, SpecError, unknown_name
+
+WORDS_SECONDS: Final = 3.0
+"""So long a pause waits for the process at work to say what it lets come to its end."""
 
 Row = Mapping[str, Any]
 Said = Callable[[Job, Row, str], str]
@@ -131,6 +136,7 @@ def _cancelled(found: Job, row: Row, stops: str) -> str:
 
 _SAID: Final[Mapping[Action, Said]] = {
     "pause": _paused,
+    "pause_now": _paused,
     "resume": _resumed,
     "cancel": _cancelled,
 }
@@ -167,6 +173,8 @@ def act(
         else:
             with database.write() as session:
                 apply_action(session, job_id, action)
+        if action == "pause":
+            _wait_for_words(database, job_id)
         with database.read() as session:
             if as_json:
                 print_answer(read(session, job_id))
@@ -176,14 +184,34 @@ def act(
             typer.echo(tell(found, _row(session, found), _stops(session, found)))
 
 
+def _wait_for_words(database: Database, job_id: str) -> None:
+    """Wait until whoever works on a paused job or a part of it is gone, or says what it ends."""
+    deadline = time.monotonic() + WORDS_SECONDS
+    while time.monotonic() < deadline:
+        with database.read() as session:
+            held = _held(session, jobs.get_job(session, job_id))
+            if all(one.phase for one, _ in held):
+                return
+        time.sleep(0.1)
+
+
+def _held(session: Session, found: Job) -> list[tuple[Job, LeaseHolder]]:
+    """A job and its parts, as far as somebody works on them."""
+    every = (found, *jobs.children(session, found.id))
+    held = ((one, leases.holder(session, Job, one.id)) for one in every)
+    return [(one, holder) for one, holder in held if holder is not None]
+
+
 def _stops(session: Session, found: Job) -> str:
-    """Who works on a job or on a part of it, and that they stop."""
-    held = (
-        leases.holder(session, Job, one.id) for one in (found, *jobs.children(session, found.id))
-    )
-    holders = [holder for holder in held if holder is not None]
+    """Who works on a job or on a part of it, and when they stop."""
+    held = _held(session, found)
+    ending = [one.phase for one, _ in held if one.status == "paused" and one.phase]
+    holders = [holder for _, holder in held]
     if not holders:
         return ""
+    if ending:
+        now = f"kdnas jobs pause --now {found.name or found.id}"
+        return f"; {'; '.join(ending)}; at once, which loses their training, with: {now}"
     if len(holders) > 1:
         return f"; {len(holders)} processes, which work on its parts, stop within seconds"
     (holder,) = holders

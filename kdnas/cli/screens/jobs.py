@@ -118,7 +118,7 @@ def does_now(row: Row, now: datetime) -> str:
     passed = age(now - since)
     if row["finished_at"] is not None:
         return f"{row['status']} {passed} ago, {moment(since)} UTC"
-    does = row["status"] if row["standing"] == row["status"] else f"{row['status']}: {_does(row)}"
+    does = _stands(row)
     if _is_left(row):
         return does  # since when nobody knows
     left = row["remaining_seconds"]
@@ -161,13 +161,20 @@ def _cells(row: Row, now: datetime) -> Cells:
 def _status(row: Row, now: datetime) -> str:
     """Its status, what it does or waits for in it, since when, and how many of its parts ended."""
     passed = age(now - (row["phase_since"] or row["created_at"]))
-    said = f"{row['status']}: {_does(row)}" + ("" if _is_left(row) else f", {passed}")
+    said = _stands(row) + ("" if _is_left(row) else f", {passed}")
     if row["standing"] == row["status"]:  # there is nothing to say but for how long
         ended = row["finished_at"] is not None
         said = f"{row['status']} {passed} ago" if ended else f"{row['status']} for {passed}"
     if row["num_children"] and not _waits_for_parts(row):
         said += f"; {row['num_children_ended']} of {row['num_children']} parts ended"
     return said
+
+
+def _stands(row: Row) -> str:
+    """Its status with what it does or waits for; what lets trainings end is not paused yet."""
+    if row["standing"] == row["status"]:
+        return str(row["status"])
+    return _does(row) if row["status"] == "paused" else f"{row['status']}: {_does(row)}"
 
 
 def _does(row: Row) -> str:

@@ -107,7 +107,9 @@ def run_and_report(
 
     way_on, interrupted = f"kdnas launch --resume {record.name}", False
     if record.status != "succeeded":
-        with interruptible("the pipeline", way_on) as interrupt:
+        with interruptible(
+            "the pipeline", (database, settings), way_on, trains_students=True
+        ) as interrupt:
             doers = _doers(record.id, database, settings, interrupt)
             record = run_stored_pipeline(record.id, database, doers, _say_failed, interrupt)
         interrupted = interrupt.requested and record.status == "paused"
@@ -226,7 +228,14 @@ def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: 
 
         say(f"\nsearch {record.name}  (id {record.id})")
         with SearchScreen(record.spec.get("goal", "reward")) as screen:
-            run_stored_search(record.id, database, settings, screen.watchers, interrupt)
+            run_stored_search(
+                record.id,
+                database,
+                settings,
+                screen.watchers,
+                interrupt,
+                at_once=interrupt.at_once,
+            )
         show_result(search_summary(record.id, database), to_stderr=True)
 
     def distillation(record: DistillationRecord) -> None:

@@ -230,6 +230,8 @@ def _standing(job: Any, children: tuple[int, int], held: bool, attended: bool) -
         return "waiting in the queue" if attended else "no coordinator looks after the queue"
     if job.status == "queued":
         return "its command has not come to it yet"
+    if job.status == "paused" and held:
+        return str(job.phase or job.status)  # what is let come to its end
     if job.status != "running":
         return str(job.status)
     if not held and children[0]:

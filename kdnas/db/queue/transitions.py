@@ -9,18 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from kdnas.db.models import Job
 from kdnas.db.queue import leases
+from kdnas.db.repository.events import payloads_of
 from kdnas.db.repository.jobs import change_status, locked_children, locked_job
 from kdnas.errors import ConflictError
 from kdnas.records import SearchStatus
 
-Action = Literal["pause", "resume", "cancel"]
+Action = Literal["pause", "pause_now", "resume", "cancel"]
+
+StopWish = Literal["in good order", "at once"]
+"""How the process that works on a job is to stop: when the students that it trains have come to
+their end, or whatever is lost by it. What writes checkpoints stops within seconds either way."""
 
 TRANSITIONS: Final[Mapping[Action, Mapping[SearchStatus, SearchStatus]]] = {
     "pause": {"queued": "paused", "running": "paused"},
+    "pause_now": {"queued": "paused", "running": "paused"},
     "resume": {"paused": "queued", "failed": "queued"},
     "cancel": {
         "queued": "cancelled",
@@ -29,10 +36,15 @@ TRANSITIONS: Final[Mapping[Action, Mapping[SearchStatus, SearchStatus]]] = {
         "failed": "cancelled",
     },
 }
-"""Action → status before → status after; what is not here is refused."""
+"""Action → status before → status after; what is not here is refused.
+
+While a process lets trainings of a paused job come to their end, ``pause_now`` ends it, and
+``resume`` lets it go on at once, as ``running``.
+"""
 
 _PARTICIPLES: Final[Mapping[Action, str]] = {
     "pause": "paused",
+    "pause_now": "paused",
     "resume": "resumed",
     "cancel": "cancelled",
 }
@@ -40,6 +52,8 @@ _PARTICIPLES: Final[Mapping[Action, str]] = {
 
 def apply_action(session: Session, job_id: str, action: Action) -> SearchStatus:
     """Pause, resume or cancel a job and the jobs that it asked for, with events.
+
+    Paused at once, the events say so: that is how a process learns of it that lets trainings end.
 
     Args:
         session: of a write transaction.
@@ -55,7 +69,10 @@ def apply_action(session: Session, job_id: str, action: Action) -> SearchStatus:
     """
     row = locked_job(session, job_id)
     status = row.status
-    after = TRANSITIONS[action].get(status)
+    children = locked_children(session, job_id)
+    after = _after(session, row, action)
+    if action == "pause_now" and status == "paused" and after is None:
+        after = "paused" if any(_after(session, child, action) for child in children) else None
     if action == "resume" and _has_failures_alone(session, row):
         after = "queued"
     of_command = action == "resume" and row.owner_kind == "cli"
@@ -70,10 +87,9 @@ def apply_action(session: Session, job_id: str, action: Action) -> SearchStatus:
             f"{row.called} {said}, so it cannot be {_PARTICIPLES[action]}; "
             f"{_advice(row, status, action)}"
         )
-    children = locked_children(session, job_id)
     _change(session, row, action, after)
     for child in children:
-        child_after = TRANSITIONS[action].get(child.status)
+        child_after = _after(session, child, action)
         if child_after is not None:
             _change(session, child, action, child_after)
     return after
@@ -100,8 +116,28 @@ def resume_here(session: Session, job_id: str) -> SearchStatus:
     return row.status
 
 
+def stop_wish(session: Session, job_id: str) -> StopWish | None:
+    """How the process that works on a job is to stop; None if it is to go on."""
+    found = session.execute(select(Job.status, Job.kind).where(Job.id == job_id)).first()
+    if found is None:
+        return "at once"
+    if found.status == "paused":
+        told = payloads_of(session, f"{found.kind}_status", job_id)
+        return "at once" if told and told[-1].get("at_once") else "in good order"
+    return None if found.status == "running" else "at once"
+
+
+def _after(session: Session, row: Job, action: Action) -> SearchStatus | None:
+    """What an action makes of a job; None if its status forbids it."""
+    if row.status == "paused" and action in {"pause_now", "resume"}:
+        held = leases.live_holder(row, leases.database_time(session)) is not None
+        if held and stop_wish(session, row.id) == "in good order":
+            return "paused" if action == "pause_now" else "running"
+    return TRANSITIONS[action].get(row.status)
+
+
 def _change(session: Session, row: Job, action: Action, after: SearchStatus) -> None:
-    change_status(session, row, after)
+    change_status(session, row, after, at_once=action == "pause_now")
     if action == "resume":
         row.try_again(session)
 

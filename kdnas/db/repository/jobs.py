@@ -198,6 +198,11 @@ def status_of(session: Session, job_id: str) -> SearchStatus | None:
     return session.scalar(select(Job.status).where(Job.id == job_id))
 
 
+def phase_of(session: Session, job_id: str) -> str | None:
+    """What a job says it does or waits for; None if it says nothing, or is gone."""
+    return session.scalar(select(Job.phase).where(Job.id == job_id))
+
+
 def set_status(
     session: Session,
     job_id: str,
@@ -224,19 +229,27 @@ def set_status(
 
 
 def change_status(
-    session: Session, row: Job, status: SearchStatus, error: str | None = None
+    session: Session,
+    row: Job,
+    status: SearchStatus,
+    error: str | None = None,
+    *,
+    at_once: bool = False,
 ) -> None:
     """Write a status with its times and an event, on a row that the caller has locked.
 
     The first start is kept as ``started_at``; ``finished_at`` belongs to final statuses only. What
     it did at last is forgotten, and the time since it was set running is added to what it worked.
+    That it is to be ``at_once`` is for the process which works on it, and stands in the event.
     """
     now = _begin_phase(row, None)
     row.status, row.error = status, error
     if status == "running" and row.started_at is None:
         row.started_at = now
     row.finished_at = now if status in FINAL_STATUSES else None
-    payload = {**row.about, "status": status, "error": error}
+    payload: dict[str, Any] = {**row.about, "status": status, "error": error}
+    if at_once:
+        payload["at_once"] = True
     append_event(session, f"{row.kind}_status", payload, job_id=row.id)
 
 
@@ -253,6 +266,36 @@ def note_phase(session: Session, job_id: str, phase: str) -> bool:
         _begin_phase(row, phase)
     row.phase = phase
     return is_new
+
+
+def note_ending(session: Session, job_id: str, phase: str, done: int, total: int) -> None:
+    """Write down what a job waits for that is to stop, and how far it is; no event tells of it.
+
+    Args:
+        session: of a write transaction.
+        job_id: the job; one that is neither running nor paused is left as it is.
+        phase: what is let come to its end.
+        done: of the whole, in the kind's own unit.
+        total: the whole.
+    """
+    row = locked_job(session, job_id)
+    if row.status in {"running", "paused"}:
+        row.phase, row.done, row.total = phase, done, total
+
+
+def note_rest(session: Session, job_id: str) -> SearchStatus | None:
+    """Write down that nothing of a job is let come to its end any more; returns its status.
+
+    What it did since it was paused counts as worked.
+    """
+    row = locked(session, Job, job_id)
+    if row is None:
+        return None
+    if row.status == "paused" and row.phase is not None:
+        if row.phase_since is not None:
+            row.worked_seconds += max(0.0, (utc_now() - row.phase_since).total_seconds())
+        row.phase, row.phase_since = None, utc_now()
+    return row.status
 
 
 def _what(phase: str | None) -> str | None:

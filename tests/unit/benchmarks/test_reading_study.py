@@ -1,6 +1,7 @@
 """The study of readings distils what a sweep has drawn, goes on, and keeps kinds apart."""
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -96,7 +97,7 @@ def test_it_is_interrupted_goes_on_and_is_reported(
     @contextmanager
     def at_once(*_: object) -> Iterator[Interrupt]:
         interrupt = Interrupt()
-        interrupt.requested = True
+        interrupt.ask(signal.SIGINT)
         yield interrupt
 
     with monkeypatch.context() as patched:

@@ -5,7 +5,7 @@ import { get, send, tried } from "./api.js";
 import { announce, byId, el, isOperator, problem, show, throttled } from "./dom.js";
 import { follow } from "./events.js";
 import { duration, percent, plural } from "./format.js";
-import { EventLog, actionButtons, chip } from "./parts.js";
+import { EventLog, actionButtons, chip, failed } from "./parts.js";
 
 const TICK_MS = 1000;
 const AGAIN_MS = 5000;
@@ -91,11 +91,17 @@ class JobLine {
         { class: "job-about" },
         job.note && el("span", { class: "job-note" }, job.note),
         labelsOf(job),
+        isOperator() && job.status === "paused" && job.standing !== "paused" ? endButton(button("pause-now", "danger", "Pause now", () => this.#pauseNow())) : null,
         isOperator() ? button("edit", "", "Name, note, labels", () => this.#edit()) : null,
         isOperator() && job.status !== "running" ? button("delete", "danger", "Delete", () => askToDelete(job)) : null,
       ),
     );
     if (focused) line.querySelector(`[data-job="${focused}"]`)?.focus();
+  }
+
+  async #pauseNow() {
+    await tried(() => send("PATCH", `/jobs/${this.#job.id}`, { action: "pause_now" }), failed);
+    this.load();
   }
 
   #tick() {
@@ -110,6 +116,12 @@ class JobLine {
       this.#changed(job);
     });
   }
+}
+
+/** Say what a button does that ends what is being trained. */
+function endButton(button) {
+  button.title = "Stops without waiting for the students that are being trained: their training is lost.";
+  return button;
 }
 
 /** Ask for a job's name, note and labels; `done` is told the job as it is then. */

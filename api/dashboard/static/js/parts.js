@@ -138,7 +138,7 @@ const because = (error) => (error ? `: ${error}` : "");
 /** What events of every kind say, by the end of their type. */
 const OF_EVERY_KIND = {
   created: (p) => `Asked for${p.name ? ` as ${p.name}` : ""}${p.architecture ? `: ${p.architecture}` : ""}`,
-  status: (p) => `Now ${p.status}${because(p.error)}`,
+  status: (p) => `Now ${p.status}${p.at_once ? " at once" : ""}${because(p.error)}`,
   preparing: (p) => `${p.text}${p.share == null ? "" : ` (${Math.round(100 * p.share)} %)`}`,
   warning: (p) => `Warning: ${p.text}`,
   interrupted: (p) => `Interrupted: ${p.reason}${p.deaths > 1 ? `, ${p.deaths} times at this place` : ""}`,

@@ -15,8 +15,13 @@ from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.db.engine import Database
 from kdnas.db.lists import job_pages
 from kdnas.db.models import Job, LatencyBuild
+from kdnas.db.queue import leases
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.queue.transitions import StopWish, apply_action
 from kdnas.db.repository import events, jobs, searches
 from kdnas.errors import ConflictError, TrainingError
+from kdnas.records import AttemptStarted, GroupProgress
+from kdnas.search.at_work import StudentsAtWork
 from kdnas.settings import Settings
 
 
@@ -51,8 +56,9 @@ def context_of(
     job_id: str,
     *,
     is_lost: Callable[[], bool] = lambda: False,
-    is_unwanted: Callable[[], bool] = lambda: False,
+    wish: Callable[[], StopWish | None] = lambda: None,
     should_stop: Callable[[], bool] = lambda: False,
+    at_once: Callable[[], bool] = lambda: False,
     stopped_status: StoppedStatus = "paused",
 ) -> JobContext:
     with database.read() as session:
@@ -62,8 +68,9 @@ def context_of(
             settings,
             claimed=True,
             is_lost=is_lost,
-            is_unwanted=is_unwanted,
+            wish=wish,
             should_stop=should_stop,
+            at_once=at_once,
             stopped_status=stopped_status,
         )
 
@@ -142,7 +149,7 @@ def test_the_same_phase_is_told_about_once_a_second(
 def test_preparing_an_objective_ends_when_it_is_to_stop(
     database: Database, settings: Settings, job_id: str
 ) -> None:
-    context = context_of(database, settings, job_id, is_unwanted=lambda: True)
+    context = context_of(database, settings, job_id, wish=lambda: "in good order")
     with pytest.raises(StoppedError):
         context.objective("waiting for a measurement", 0, 0)
     assert told(database, job_id, "search_preparing") == []
@@ -221,16 +228,49 @@ def test_a_warning_is_told_once_also_after_a_restart(
     assert told(database, other, "search_warning") == [{"text": "one"}]
 
 
-@pytest.mark.parametrize("asked_by", ["is_unwanted", "should_stop"])
+@pytest.mark.parametrize(
+    ("asked_by", "answer"),
+    [("wish", "in good order"), ("wish", "at once"), ("should_stop", True)],
+)
 def test_check_breaks_off_where_work_is_to_stop(
-    database: Database, settings: Settings, job_id: str, asked_by: str
+    database: Database, settings: Settings, job_id: str, asked_by: str, answer: Any
 ) -> None:
-    asked: list[bool] = []
-    context = context_of(database, settings, job_id, **{asked_by: lambda: bool(asked)})
+    said = [None]
+    context = context_of(database, settings, job_id, **{asked_by: lambda: said[-1]})
     context.check()
-    asked.append(True)
+    said.append(answer)
     with pytest.raises(StoppedError):
         context.check()
+    assert context.at_once() == (answer == "at once")
+    said.append(None)  # resumed before it had stopped
+    context.check()
+
+
+def test_trainings_that_are_let_end_are_told_while_the_job_is_paused(
+    database: Database, settings: Settings, job_id: str, clock: Clock
+) -> None:
+    with database.write() as session:
+        leases.acquire(session, Job, job_id, LeaseOwner.of_this_process("service", "claim"), 60)
+        apply_action(session, job_id, "pause")
+    context = context_of(database, settings, job_id, wish=lambda: "in good order")
+    at_work = StudentsAtWork(clock=lambda: clock.now)
+    at_work.note(AttemptStarted(("a", "b"), "w"))
+    for step in (300, 310):
+        at_work.note(GroupProgress(("a", "b"), "w", step, 600))
+        context.ending(at_work, step, 600)
+        clock.now += 8
+    found = read(database, job_id)
+    assert found["status"] == "paused"
+    assert found["standing"] == ("pausing: 2 students at step 310 of 600, about 4 minutes left")
+    assert found["done"] == 310
+    with database.write() as session:  # time goes by
+        row = session.get_one(Job, job_id)
+        row.phase_since = datetime.now(UTC) - timedelta(seconds=100)
+        before = row.worked_seconds
+    assert context.rest() == "paused"
+    after = read(database, job_id)
+    assert (after["standing"], after["phase"]) == ("paused", None)
+    assert 100 <= after["worked_seconds"] - before < 200
 
 
 def test_who_has_lost_the_lease_writes_nothing(

@@ -163,6 +163,34 @@ def test_a_runner_that_does_not_see_a_pause_is_killed(
         assert leases.holder(session, Search, search_id) is None
 
 
+@pytest.mark.parametrize(("seconds", "killed"), [(-1.0, True), (600.0, False)])
+def test_a_runner_that_lets_trainings_end_is_killed_if_these_come_no_further(
+    database: Database,
+    coordinator: Coordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    killed: bool,
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(module, "STILL_SECONDS", seconds)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
+    search_id = queue(database, "ending")
+    os.kill(runner_pid(coordinator), signal.SIGSTOP)
+    with database.write() as session:
+        apply_action(session, search_id, "pause")
+        jobs.note_ending(session, search_id, "pausing: 2 students at step 3 of 9", 3, 9)
+    if killed:
+        wait_until(lambda: coordinator.running == 0)
+        return
+    (child,) = coordinator._children
+    wait_until(lambda: child.lets_end is not None)
+    time.sleep(6 * 0.2)
+    assert coordinator.running == 1
+    with database.write() as session:
+        apply_action(session, search_id, "pause_now")
+    wait_until(lambda: coordinator.running == 0)
+
+
 def test_no_more_at_a_time_than_there_is_room_for(
     database: Database, coordinator: Coordinator
 ) -> None:

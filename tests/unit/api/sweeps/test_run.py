@@ -157,6 +157,24 @@ def test_in_pieces_it_finds_the_same(place: Place) -> None:
     assert read(place.states(pieces)) == read(place.states(whole))
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_states_at_work_come_to_their_end_unless_it_is_to_stop_at_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    workers, told, sweep_id = Asked(place, monkeypatch), list[str](), place.create()
+    status = place.run(
+        sweep_id,
+        watchers=Watchers(progress=lambda news: told.append(news.text)),
+        should_stop=lambda: any("at step" in text for text in told),
+        at_once=lambda: at_once,
+    )
+    assert status == "paused"
+    assert len(place.states(sweep_id)) == (0 if at_once else 3)  # a group of the fake workers
+    workers.take()
+    assert place.run(sweep_id) == "succeeded"
+    assert len(workers.take()) == NUM_STATES - (0 if at_once else 3)
+
+
 def test_fewer_states_are_the_first_of_more(place: Place) -> None:
     space = prepare_sweep(place.spec(), place.settings).space
     few, many = (drawn_states(place.spec(states=n, draw_seed=3), space) for n in (3, 6))
@@ -266,9 +284,9 @@ class Asked:
         noted = self.asked
 
         class Noting(FakeBackend):
-            def run(self, requests: Any) -> Any:
+            def run(self, requests: Any, *more: Any) -> Any:
                 noted.extend(str(request.architecture) for request in requests)
-                return super().run(requests)
+                return super().run(requests, *more)
 
         return Noting(fail=self.fail)
 
@@ -473,9 +491,9 @@ def test_states_are_asked_for_with_their_readings(
     asked: list[MiniKDRequest] = []
 
     class Noting(FakeBackend):
-        def run(self, requests: Any) -> Any:
+        def run(self, requests: Any, *more: Any) -> Any:
             asked.extend(requests)
-            return super().run(requests)
+            return super().run(requests, *more)
 
     monkeypatch.setattr("api.inputs.mini_kd.build_backend", lambda *_: Noting())
     place.run(place.create(steps=[0, 2, 5], states=2))

@@ -16,11 +16,12 @@ from typer.testing import CliRunner
 from api.http.app import create_app
 from api.logs.job_log import JobLog
 from kdnas.cli.main import app
-from kdnas.cli.screens.event_words import OF_EVERY_KIND, SENTENCES
+from kdnas.cli.screens.event_words import OF_EVERY_KIND, SENTENCES, in_words
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
 from kdnas.db.queue import coordinators, leases
-from kdnas.db.repository import jobs, searches, sweeps
+from kdnas.db.records import EventRecord
+from kdnas.db.repository import events, jobs, searches, sweeps
 from kdnas.errors import ConflictError, KdnasError, NotFoundError, RequestError, SpecError
 from kdnas.records import MiniKDResult
 from kdnas.settings import Settings
@@ -244,8 +245,9 @@ def test_the_way_on(
 
 
 def test_pause_resume_and_cancel_say_who_works_on_it(
-    settings: Settings, rest: TestClient, database: Database
+    settings: Settings, rest: TestClient, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("kdnas.cli.screens.job_actions.WORDS_SECONDS", 0.2)
     made = add(database, "one")
     set_status(database, made, "running")
     owner = leases.LeaseOwner.of_this_process("service")
@@ -258,9 +260,15 @@ def test_pause_resume_and_cancel_say_who_works_on_it(
     )
     again = rest.patch(f"/jobs/{made}", json={"action": "pause"})
     assert refused("jobs", "pause", "one") == again.json()["detail"]
+    assert run("jobs", "resume", made) == "resumed search 'one': at work\n"  # it goes on itself
+    with database.write() as session:
+        leases.release(session, Job, made, owner)
+    run("jobs", "pause", "one")
     assert run("jobs", "resume", made) == (
         "resumed search 'one': no coordinator looks after the queue; start one with: kdnas serve\n"
     )
+    with database.write() as session:
+        leases.acquire(session, Job, made, owner, 60)
     with database.write() as session:
         coordinators.note_alive(session, owner, 1, 0)
     set_status(database, made, "failed", error="why")
@@ -272,6 +280,51 @@ def test_pause_resume_and_cancel_say_who_works_on_it(
     assert printed["status"] == "cancelled"
     again = rest.patch(f"/jobs/{made}", json={"action": "cancel"})
     assert refused("jobs", "cancel", "one") == again.json()["detail"]
+
+
+def test_a_pause_says_which_trainings_it_waits_for_and_how_not_to(
+    settings: Settings, rest: TestClient, database: Database
+) -> None:
+    made = add(database, "one")
+    set_status(database, made, "running")
+    with database.write() as session:
+        leases.acquire(session, Job, made, leases.LeaseOwner.of_this_process("service"), 60)
+    ending = "pausing: 2 students at step 310 of 600, about 4 minutes left"
+
+    def at_work() -> None:  # it sees that it is to pause, and says what it waits for
+        while jobs_status() != "paused":
+            time.sleep(0.01)
+        with database.write() as session:
+            jobs.note_ending(session, made, ending, 310, 600)
+
+    def jobs_status() -> str | None:
+        with database.read() as session:
+            return jobs.status_of(session, made)
+
+    worker = threading.Thread(target=at_work)
+    worker.start()
+    said = run("jobs", "pause", "one")
+    worker.join()
+    assert said == (
+        f"paused search 'one'; {ending}; at once, which loses their training, with: kdnas jobs "
+        "pause --now one; go on with: kdnas jobs resume one\n"
+    )
+    assert rest.get(f"/jobs/{made}").json()["standing"] == ending
+    assert ending in run("jobs", "show", "one")
+    assert ending in run("jobs", "list")
+    said = run("jobs", "pause", "--now", "one")
+    assert "stops within seconds" in said
+    assert "Now paused at once" in [
+        text for event in events_of(database, made) if (text := in_words(event))
+    ]
+    again = rest.patch(f"/jobs/{made}", json={"action": "pause_now"})
+    assert again.status_code == 409
+    assert refused("jobs", "pause", "--now", "one") == again.json()["detail"]
+
+
+def events_of(database: Database, job_id: str) -> list[EventRecord]:
+    with database.read() as session:
+        return events.events_since(session, job_id=job_id)
 
 
 def test_what_the_command_line_started_is_resumed_there(

@@ -12,7 +12,7 @@ from kdnas.db.engine import Database
 from kdnas.db.models import Distillation, Job
 from kdnas.db.queue import leases
 from kdnas.db.queue.leases import LeaseOwner
-from kdnas.db.queue.transitions import TRANSITIONS, Action, apply_action
+from kdnas.db.queue.transitions import TRANSITIONS, Action, apply_action, stop_wish
 from kdnas.db.repository import distillations, events, jobs
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import SearchStatus
@@ -49,7 +49,8 @@ def check_cell(database: Database, kind: str, action: Action, status: SearchStat
     with database.read() as session:
         (event,) = events.events_since(session, before)
     assert event.type == f"{kind}_status"
-    assert event.payload == {**about, "status": after, "error": None}
+    at_once = {"at_once": True} if action == "pause_now" else {}
+    assert event.payload == {**about, "status": after, "error": None, **at_once}
     assert (event.kind, event.job_id, event.root_job_id) == (kind, job_id, job_id)
 
 
@@ -63,7 +64,8 @@ def test_an_evaluations_events_say_what_it_evaluates(database: Database) -> None
 
 def test_the_documented_table_is_this_one() -> None:
     text = Path("docs/api.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE)
+    cells = r"([^|]+) \| " * len(get_args(Action))
+    rows = re.findall(rf"^\| `(\w+)` \| {cells.rstrip()}", text, re.MULTILINE)
     documented = {
         (action, status): cell.strip("` ")
         for status, *cells in rows
@@ -75,6 +77,72 @@ def test_the_documented_table_is_this_one() -> None:
         for action in get_args(Action)
         for status in get_args(SearchStatus)
     }
+
+
+def held(database: Database, kind: str = "search", parent_id: str | None = None) -> str:
+    """A running job of the service on which this process works."""
+    job_id = make_job(database, kind, "running", parent_id=parent_id)
+    with database.write() as session:
+        leases.acquire(session, Job, job_id, LeaseOwner.of_this_process("service"), 60)
+    return job_id
+
+
+def wish(database: Database, job_id: str) -> str | None:
+    with database.read() as session:
+        return stop_wish(session, job_id)
+
+
+def test_who_works_on_it_learns_how_to_stop(database: Database) -> None:
+    job_id = held(database)
+    assert wish(database, job_id) is None
+    with database.write() as session:
+        apply_action(session, job_id, "pause")
+    assert wish(database, job_id) == "in good order"
+    with pytest.raises(ConflictError, match="is paused"), database.write() as session:
+        apply_action(session, job_id, "pause")  # sent twice by mistake, it loses nothing
+    with database.write() as session:
+        assert apply_action(session, job_id, "pause_now") == "paused"
+    assert wish(database, job_id) == "at once"
+    with pytest.raises(ConflictError, match="is paused"), database.write() as session:
+        apply_action(session, job_id, "pause_now")
+    with database.write() as session:
+        assert apply_action(session, job_id, "resume") == "queued"  # by another process
+    assert wish(database, job_id) == "at once"
+    cancelled = held(database)
+    with database.write() as session:
+        apply_action(session, cancelled, "cancel")
+        jobs.delete_job(session, cancelled)
+    assert wish(database, cancelled) == "at once"
+
+
+def test_a_pause_is_taken_back_while_trainings_come_to_their_end(database: Database) -> None:
+    job_id = held(database)
+    for _ in range(2):
+        with database.write() as session:
+            apply_action(session, job_id, "pause")
+        with database.write() as session:
+            assert apply_action(session, job_id, "resume") == "running"
+        assert wish(database, job_id) is None
+    with database.write() as session:
+        assert apply_action(session, job_id, "pause_now") == "paused"
+    assert wish(database, job_id) == "at once"
+
+
+def test_parts_that_let_trainings_end_are_paused_at_once_with_their_pipeline(
+    database: Database,
+) -> None:
+    parent_id = make_job(database, "pipeline", "running")
+    search_id = held(database, parent_id=parent_id)
+    other_id = make_job(database, "distillation", "running", parent_id=parent_id)
+    with database.write() as session:
+        apply_action(session, parent_id, "pause")
+    assert wish(database, search_id) == "in good order"
+    with database.write() as session:
+        assert apply_action(session, parent_id, "pause_now") == "paused"
+    assert wish(database, search_id) == "at once"
+    assert wish(database, other_id) == "in good order"  # nobody works on it
+    with pytest.raises(ConflictError, match="is paused"), database.write() as session:
+        apply_action(session, parent_id, "pause_now")
 
 
 @pytest.mark.parametrize(
