@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
+from kdnas.db.models import Job
+from kdnas.db.queue import leases
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.queue.transitions import stop_wish
 from kdnas.db.repository import distillations, jobs, searches
 from kdnas.records import CurvePoint, Losses
 from kdnas.testing import demo_data
@@ -152,6 +156,28 @@ def test_a_search_is_paused_resumed_and_cancelled_by_its_buttons(
     expect(status).to_have_text("cancelled")
     assert stored() == "cancelled"
     assert page.locator("[data-action]").count() == 0
+
+
+def test_trainings_that_end_before_a_pause_are_told_and_need_not_be_waited_for(
+    page: Page, empty: Service
+) -> None:
+    search_id = begin_search(empty, "ending")
+    ending = "pausing: 2 students at step 310 of 600, about 4 minutes left"
+    with empty.database.write() as session:
+        leases.acquire(session, Job, search_id, LeaseOwner.of_this_process("service"), 60)
+    page.goto(f"{empty.url}/searches/ending")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#summary .chip")).to_have_text("paused")
+    with empty.database.write() as session:  # as its process does
+        jobs.note_ending(session, search_id, ending, 310, 600)
+    expect(page.locator("#job [data-standing]")).to_contain_text(ending)
+    now = page.get_by_role("button", name="Pause now")
+    assert "training is lost" in (now.get_attribute("title") or "")
+    now.click()
+    expect(now).to_be_hidden()
+    with empty.database.read() as session:
+        assert stop_wish(session, search_id) == "at once"
+    expect(page.locator("#log li").filter(has_text="Now paused at once")).to_have_count(1)
 
 
 def test_a_question_asked_outlives_what_happens_meanwhile(page: Page, empty: Service) -> None:
