@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kdnas.errors import SpecError
 from kdnas.reach import ANYWHERE
 from kdnas.settings import Settings
 
@@ -66,3 +67,15 @@ def test_empty_values_count_as_not_given() -> None:
 def test_without_a_mapping_the_process_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDNAS_TEACHER", "./mine")
     assert Settings.from_environment().teacher == "./mine"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 600.0), ("0", 0.0), ("2.5", 2.5)])
+def test_how_long_the_database_is_waited_for(text: str, seconds: float) -> None:
+    found = Settings.from_environment({"KDNAS_DATABASE_PATIENCE_SECONDS": text})
+    assert found.database_patience_seconds == seconds
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "inf", "soon"])
+def test_no_time_to_wait_for_the_database(text: str) -> None:
+    with pytest.raises(SpecError, match=f"KDNAS_DATABASE_PATIENCE_SECONDS is '{text}', which"):
+        Settings.from_environment({"KDNAS_DATABASE_PATIENCE_SECONDS": text})

@@ -220,7 +220,7 @@ def test_what_is_known_is_not_written_to_what_was_stopped(
 
 @pytest.mark.parametrize(
     ("actions", "status"),
-    [(["pause"], "paused"), (["pause", "resume"], "queued"), (["cancel"], "cancelled")],
+    [(["pause"], "paused"), (["pause_now", "resume"], "queued"), (["cancel"], "cancelled")],
 )
 def test_what_is_stopped_at_its_last_moment_stays_so(
     place: Place, monkeypatch: pytest.MonkeyPatch, actions: list[Action], status: str
@@ -243,6 +243,23 @@ def test_what_is_stopped_at_its_last_moment_stays_so(
         assert place.run(row_id) == "succeeded"
         assert place.row(row_id).metrics["steps"] == 4
     assert not evaluation_checkpoints(place.settings, row_id).exists()
+
+
+def test_a_pause_that_is_taken_back_before_it_is_seen_changes_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.jobs.lease.WATCH_SECONDS", 60.0)
+    row_id = place.queue()
+    acted: list[str] = []
+
+    def act(progress: FinetuneProgress) -> None:
+        if not acted:
+            acted.append(progress.phase)
+            place.act(row_id, "pause")
+            place.act(row_id, "resume")
+
+    assert place.run(row_id, on_progress=act) == "succeeded"
+    assert acted
 
 
 @pytest.mark.parametrize(
