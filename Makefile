@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow compat lint format
+.PHONY: help setup setup-demo demo test test-slow compat lint format sbom audit
 
 # One thread for each library, or sums depend on how many cores the machine has.
 test test-slow compat: export OMP_NUM_THREADS = 1
@@ -18,46 +18,28 @@ test test-slow compat: export MKL_CBWR = AVX2
 # their names, which has the long ones of tests/integration early, so that none is left for the end.
 # Schemathesis is run as a program: its plugin would cost each process half a second.
 PYTEST = .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -p no:schemathesis
+
+# The first that is recent enough and can make an environment makes it; one that cannot says so.
 PYTHONS = $(if $(PYTHON),"$(PYTHON)",python3 python3.14 python3.13 python3.12 python3.11)
-RECENT = import sys; sys.exit(sys.version_info < (3, 11))
+SET_UP = recent='import sys; sys.exit(sys.version_info < (3, 11))'; \
+	for needed in "$$recent; import ensurepip, venv" "$$recent"; do \
+		for name in $(PYTHONS); do \
+			if "$$name" -c "$$needed" 2>/dev/null; then exec "$$name" tools/set_up.py $(1); fi; \
+		done; \
+	done; \
+	echo 'kdnas needs Python 3.11 or newer and found none as $(PYTHONS): install one,' \
+		'or name it with make PYTHON=/path/to/python3.11' >&2; exit 1
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-# .venv/.installed says where and what was installed. Another pyproject.toml or constraints.txt is
-# installed on top; an environment that was moved or lost its Python is made anew. One that is a link
-# to another folder's stays there: only the link goes.
-setup: ## Make .venv and install kdnas into it, unless that is done
-	@set -e; here=$$(pwd); wanted=$$(pwd; cat pyproject.toml constraints.txt); \
-	usable=; \
-	if .venv/bin/python -c 'import pip; $(RECENT)' 2>/dev/null \
-		&& [ "$$(sed 1q .venv/.installed 2>/dev/null || echo "$$here")" = "$$here" ]; then \
-		usable=yes; \
-	fi; \
-	if [ "$$usable" ] && [ "$$(cat .venv/.installed 2>/dev/null)" = "$$wanted" ]; then exit 0; fi; \
-	if [ -z "$$usable" ]; then \
-		found=; python=; \
-		for name in $(PYTHONS); do \
-			"$$name" -c '$(RECENT)' 2>/dev/null || continue; \
-			found=$$name; \
-			if "$$name" -c 'import ensurepip, venv' 2>/dev/null; then python=$$name; break; fi; \
-		done; \
-		if [ -z "$$found" ]; then \
-			echo 'kdnas needs Python 3.11 or newer and found none as $(PYTHONS): install one,' \
-				'or name it with make PYTHON=/path/to/python3.11' >&2; exit 1; \
-		elif [ -z "$$python" ]; then \
-			echo "$$found lacks its venv module: install it (on Debian the package" \
-				"python3-venv), or name another with make PYTHON=/path/to/python3.11" >&2; exit 1; \
-		fi; \
-		if [ -L .venv ]; then rm .venv; fi; \
-		"$$python" -m venv --clear .venv; \
-	fi; \
-	echo "Installing kdnas and its pinned dependencies into .venv (minutes the first time)"; \
-	.venv/bin/python -m pip install --disable-pip-version-check --no-input $(if $(CI),--quiet --no-compile) \
-		-c constraints.txt -e ".[demo,dev]"; \
-	printf '%s\n' "$$wanted" > .venv/.installed
+setup: ## Make .venv and install kdnas into it, with all that tests and demo need
+	@$(call SET_UP,demo dev)
 
-demo: setup ## Search with a real teacher on real text, and distil the winner
+setup-demo:
+	@$(call SET_UP,demo)
+
+demo: setup-demo ## Search with a real teacher on real text, and distil the winner
 	@.venv/bin/kdnas demo
 
 test: setup ## Run the fast tests
@@ -82,3 +64,10 @@ lint: setup ## Check style, types and the directions of imports
 format: setup ## Write the code in the house style
 	.venv/bin/ruff check --fix
 	.venv/bin/ruff format
+
+sbom: setup ## Write what is installed, with licences, to sbom.json (CycloneDX)
+	.venv/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o sbom.json .venv
+
+audit: setup ## Look up what is known of weaknesses in the installed packages (needs a network)
+	@.venv/bin/pip-audit --local --skip-editable --vulnerability-service osv --progress-spinner off \
+		|| { echo 'found some, or the list of known ones is out of reach: see above' >&2; exit 1; }

@@ -15,9 +15,11 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("kdnas", "controller", "workers", "api")
-FOLDERS = (*PACKAGES, "migrations", "tests", "benchmarks", "docs", ".ci")
+FOLDERS = (*PACKAGES, "migrations", "tests", "tools", "benchmarks", "docs", ".ci")
 TEXT = {".py", ".md", ".toml", ".yaml", ".yml", ".txt", ".ini", ".html", ".js", ".css", ".sh", ""}
-TARGETS = {"setup", "demo", "test", "test-slow", "compat", "lint", "format", "help"}
+TARGETS = {
+    *("setup", "demo", "test", "test-slow", "compat", "lint", "format", "help", "sbom", "audit"),
+}
 
 
 def text_files() -> Iterator[Path]:
