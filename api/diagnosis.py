@@ -13,10 +13,12 @@ from typing import Literal, ParamSpec
 import psutil
 
 from api.http.readiness import check_cluster, check_disk
-from api.http.security import check_address, check_tokens
+from api.http.security import check_address, check_tokens, is_loopback
 from api.http.server import listen
 from kdnas.db import migrate
-from kdnas.db.engine import parse_url, shown
+from kdnas.db.engine import Database, parse_url, shown
+from kdnas.db.records import TokenRecord
+from kdnas.db.repository.tokens import list_tokens
 from kdnas.errors import KdnasError
 from kdnas.settings import Settings
 from kdnas.store import Store
@@ -177,14 +179,28 @@ def _data_root(root: str) -> Answer:
 @_check("tokens")
 def _tokens(settings: Settings) -> Answer:
     check_tokens(settings)
+    issued = _issued(settings)
+    of_users = f"{len(issued)} of users" if issued else None
     if settings.operator_token is None:
-        return "ok", "none: the service listens on this machine's address only"
-    return "ok", f"set for operators {'and viewers' if settings.viewer_token else 'only'}"
+        return "ok", of_users or "none: the service listens on this machine's address only"
+    told = f"set for operators {'and viewers' if settings.viewer_token else 'only'}"
+    return "ok", f"{told}, and {of_users}" if of_users else told
+
+
+def _issued(settings: Settings) -> list[TokenRecord]:
+    """The tokens of the database; none, if it is not there or not migrated yet."""
+    url = parse_url(settings.database_url)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        return []
+    if migrate.current(settings.database_url) != migrate.head():
+        return []
+    with Database(url) as database, database.read() as session:
+        return list_tokens(session)
 
 
 @_check("address")
 def _port(settings: Settings, host: str, port: int) -> Answer:
-    check_address(host, settings)
+    check_address(host, settings, () if is_loopback(host) else _issued(settings))
     listen(host, port).close()
     return "ok", f"{host}:{port} is free"
 

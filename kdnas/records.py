@@ -16,6 +16,7 @@ CandidateStatus = Literal["proposed", "running", "succeeded", "failed", "stopped
 CANDIDATE_ENDS: tuple[CandidateStatus, ...] = ("succeeded", "failed", "stopped")
 """What a candidate is when it is done."""
 LossName = Literal["relative", "output", "mean"]
+Role = Literal["operator", "viewer"]
 PipelineStage = Literal["search", "distillation", "evaluation", "done"]
 MemberRole = Literal["chosen", "baseline", "random", "undistilled", "teacher", "variant"]
 

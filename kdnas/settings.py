@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import os
 import re
@@ -15,6 +16,8 @@ from kdnas.errors import SpecError
 from kdnas.reach import ANYWHERE, Reach
 
 DATABASE_PATIENCE_SECONDS: Final = 600.0
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
 _YES = {"1", "true", "yes"}
 
 
@@ -42,6 +45,8 @@ class Settings:
             (``KDNAS_ALLOW_CUSTOM_CODE=1``).
         max_running: searches and distillations that a coordinator runs at a time
             (``KDNAS_MAX_RUNNING``); the default fits cores and memory.
+        trusted_proxies: networks of proxies whose word counts, for whom they ask
+            (``KDNAS_TRUSTED_PROXIES``, addresses or networks separated by ``,``).
         webhook_url: is told when a search or a distillation ends (``KDNAS_WEBHOOK_URL``).
         webhook_secret: signs what it is told (``KDNAS_WEBHOOK_SECRET``).
         confined: this process works for the service, so that what its work names has to lie below
@@ -61,6 +66,7 @@ class Settings:
     data_roots: tuple[str, ...] = ()
     allow_custom_code: bool = False
     max_running: int | None = None
+    trusted_proxies: tuple[Network, ...] = ()
     webhook_url: str | None = None
     webhook_secret: str | None = field(default=None, repr=False)
     database_patience_seconds: float = DATABASE_PATIENCE_SECONDS
@@ -87,6 +93,9 @@ class Settings:
             data_roots=_roots(env.get("KDNAS_DATA_ROOTS", "")),
             allow_custom_code=env.get("KDNAS_ALLOW_CUSTOM_CODE", "") in _YES,
             max_running=_count("KDNAS_MAX_RUNNING", env.get("KDNAS_MAX_RUNNING") or None),
+            trusted_proxies=_networks(
+                "KDNAS_TRUSTED_PROXIES", env.get("KDNAS_TRUSTED_PROXIES", "")
+            ),
             webhook_url=env.get("KDNAS_WEBHOOK_URL") or None,
             webhook_secret=env.get("KDNAS_WEBHOOK_SECRET") or None,
             database_patience_seconds=_seconds(
@@ -138,6 +147,19 @@ def _seconds(name: str, text: str | None, default: float) -> float:
             f"{name} is {text!r}, which is no number of seconds from 0; correct it or unset it"
         )
     return seconds
+
+
+def _networks(name: str, text: str) -> tuple[Network, ...]:
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            found.append(ipaddress.ip_network(part))
+        except ValueError as error:
+            raise SpecError(
+                f"{name} has {part!r}, which is no address and no network ({error}); write such as "
+                "10.0.0.5 or 10.0.0.0/24, separated by commas"
+            ) from None
+    return tuple(found)
 
 
 def _roots(text: str) -> tuple[str, ...]:

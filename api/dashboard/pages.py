@@ -17,7 +17,7 @@ from fastapi.staticfiles import StaticFiles
 from fastapi.templating import Jinja2Templates
 
 import kdnas
-from api.http.dependencies import AccessDep, DatabaseDep, RoleDep
+from api.http.dependencies import AccessDep, DatabaseDep, UserDep
 from api.http.errors import http_problem
 from api.jobs.registry import kinds
 from kdnas.db.engine import Session
@@ -94,8 +94,15 @@ def _missing(request: Request, error: Exception) -> Response:
     wants_page = "text/html" in request.headers.get("accept", "")
     if not wants_page or request.url.path.startswith("/api/"):
         return http_problem(request, error)
-    login_required = request.app.state.access.login_required
-    return render(request, "missing.html", 404, since=0, log_since=0, login_required=login_required)
+    return render(
+        request,
+        "missing.html",
+        404,
+        since=0,
+        log_since=0,
+        login_required=request.app.state.access.login_required,
+        user=request.state.user,
+    )
 
 
 def _shown(page: str, kind: str | None) -> Callable[..., Response]:
@@ -105,7 +112,7 @@ def _shown(page: str, kind: str | None) -> Callable[..., Response]:
     id from then on, so that a new name does not lose it.
     """
 
-    def show(request: Request, database: DatabaseDep, access: AccessDep, role: RoleDep) -> Response:
+    def show(request: Request, database: DatabaseDep, access: AccessDep, user: UserDep) -> Response:
         reference = request.path_params.get("reference")
         with database.read() as session:
             subject = reference and _id_of(session, reference, kind)
@@ -115,7 +122,8 @@ def _shown(page: str, kind: str | None) -> Callable[..., Response]:
             request,
             f"{page}.html",
             page=page,
-            role=role,
+            role=user.role,
+            user=user,
             login_required=access.login_required,
             subject=subject,
             since=since,

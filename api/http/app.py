@@ -16,12 +16,15 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 import kdnas
 from api.http.errors import add_error_handlers
 from api.http.event_hub import EventHub
+from api.http.forwarded import Forwarded
 from api.http.guard import MAX_BODY_BYTES, Guard
+from api.http.issued_tokens import IssuedTokens, LoginRecords
+from api.http.limiter import LoginLimiter
 from api.http.logs import RequestLog
 from api.http.metrics import Metrics
 from api.http.openapi import add_openapi
 from api.http.routes import add_routes
-from api.http.security import Access, LoginLimiter, check_tokens
+from api.http.security import Access, Entrance, check_tokens
 from api.jobs.coordinator import Coordinator
 from api.jobs.registry import add_tables_of_packages
 from kdnas.db.engine import Database
@@ -36,16 +39,24 @@ COORDINATOR_ENDS_SECONDS = 6.0
 """What it leaves behind is taken up by the next one; with open requests it makes ten at most."""
 
 
-def create_app(settings: Settings, database: Database, *, coordinator: bool = True) -> FastAPI:
+def create_app(
+    settings: Settings,
+    database: Database,
+    *,
+    coordinator: bool = True,
+    login_always: bool = False,
+) -> FastAPI:
     """Make the application.
 
     Args:
         settings: of the environment.
         database: open and migrated; the caller closes it.
         coordinator: whether this process also sees to queued searches and distillations.
+        login_always: whether to ask for a token although there is none, since others can come in.
 
     Raises:
         RequestError: the tokens of the settings protect nothing.
+        DatabaseError: the database is out of reach.
     """
     check_tokens(settings)
     add_tables_of_packages(settings)
@@ -60,17 +71,18 @@ def create_app(settings: Settings, database: Database, *, coordinator: bool = Tr
     )
     app.state.settings = settings
     app.state.database = database
-    app.state.access = Access(settings)
-    app.state.login_limiter = LoginLimiter()
+    app.state.access = Access(settings, IssuedTokens(database), always=login_always)
+    app.state.entrance = Entrance(app.state.access, LoginLimiter(), LoginRecords(database))
     app.state.coordinator = Coordinator(settings, database) if coordinator else None
     app.state.events = EventHub(database)
     app.state.metrics = Metrics(database, lambda: app.state.events.num_listeners)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY_BYTES)  # the innermost
-    app.add_middleware(Guard, access=app.state.access)
-    app.add_middleware(RequestLog, metrics=app.state.metrics)  # the outermost
+    app.add_middleware(Guard, access=app.state.access, entrance=app.state.entrance)
+    app.add_middleware(RequestLog, metrics=app.state.metrics)
+    app.add_middleware(Forwarded, trusted=settings.trusted_proxies)  # the outermost
     add_error_handlers(app)
     add_routes(app)
-    add_openapi(app, app.state.access.login_required)
+    add_openapi(app, lambda: bool(app.state.access.login_required))
     return app
 
 
@@ -84,3 +96,4 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await app.state.events.wait_closed()
     if coordinator is not None:
         await asyncio.to_thread(coordinator.stop, COORDINATOR_ENDS_SECONDS)
+    await asyncio.to_thread(app.state.entrance.records.close)

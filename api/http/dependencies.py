@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from api.http.security import Access, LoginLimiter, Role
+from api.http.security import Access, Entrance, User
 from kdnas.db.engine import Database
 from kdnas.settings import Settings
 
@@ -30,14 +30,14 @@ def _of_application(name: str) -> Callable[[Request], Awaitable[Any]]:
     return get
 
 
-async def _get_role(request: Request) -> Role:
+async def _get_user(request: Request) -> User:
     """Return who is asking, as :mod:`api.http.guard` found."""
-    role: Role = request.state.role
-    return role
+    user: User = request.state.user
+    return user
 
 
 AccessDep = Annotated[Access, Depends(_of_application("access"))]
 DatabaseDep = Annotated[Database, Depends(_of_application("database"))]
-LoginLimiterDep = Annotated[LoginLimiter, Depends(_of_application("login_limiter"))]
+EntranceDep = Annotated[Entrance, Depends(_of_application("entrance"))]
 SettingsDep = Annotated[Settings, Depends(_of_application("settings"))]
-RoleDep = Annotated[Role, Depends(_get_role)]
+UserDep = Annotated[User, Depends(_get_user)]

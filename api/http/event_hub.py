@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from itertools import takewhile
 
@@ -25,6 +25,7 @@ from kdnas.errors import DatabaseError
 POLL_SECONDS = 0.1
 RETRY_SECONDS = 1.0
 KEEP_ALIVE_SECONDS = 15.0
+LET_IN_SECONDS = 1.0
 PAGE = 500
 WINDOW = 2000
 
@@ -32,6 +33,10 @@ HELLO = b": kdnas\nretry: 2000\n\n"
 KEEP_ALIVE = b": still here\n\n"
 
 log = structlog.get_logger("kdnas.events")
+
+
+async def _everybody() -> bool:
+    return True
 
 
 class EventHub:
@@ -46,8 +51,13 @@ class EventHub:
         self._closed = False
         self.num_listeners = 0
 
-    async def listen(self, job_id: str | None, position: int) -> AsyncIterator[bytes]:
-        """Yield the lines of a stream until the hub is closed.
+    async def listen(
+        self,
+        job_id: str | None,
+        position: int,
+        is_let_in: Callable[[], Awaitable[bool]] = _everybody,
+    ) -> AsyncIterator[bytes]:
+        """Yield the lines of a stream until the hub is closed, or the listener may hear no more.
 
         A stream also ends when the database is out of reach for what the window does not hold;
         its client comes back with the number of the last event that it got.
@@ -55,13 +65,14 @@ class EventHub:
         Args:
             job_id: the job that the listener wants to hear of, with its parts; None is everything.
             position: number of the last event that it knows.
+            is_let_in: whether the listener may hear still; asked every second.
         """
         loop = asyncio.get_running_loop()
         self.num_listeners += 1
         try:
             yield HELLO
             silent_until = loop.time() + KEEP_ALIVE_SECONDS
-            while not self._closed:
+            while not self._closed and await is_let_in():
                 self._see_to_polling()
                 news = self._news
                 if position < self._floor:
@@ -74,7 +85,7 @@ class EventHub:
                     yield lines
                     silent_until = loop.time() + KEEP_ALIVE_SECONDS
                 elif position >= self._last:
-                    await _wait(news, silent_until)
+                    await _wait(news, min(silent_until, loop.time() + LET_IN_SECONDS))
         except DatabaseError as error:
             log.warning("a stream of events was ended", error=str(error))
         finally:

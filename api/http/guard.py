@@ -15,10 +15,24 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.errors import problem
-from api.http.security import SESSION_COOKIE, Access, Role, is_loopback
+from api.http.security import (
+    ANYBODY,
+    SESSION_COOKIE,
+    Access,
+    Entrance,
+    TooManyGuessesError,
+    User,
+    bearer_of,
+    client_of,
+    is_loopback,
+)
+from kdnas.errors import DatabaseError
 
 OPEN = ("/healthz", "/readyz", "/login")
 """What answers without a token; beside it the files under ``/static/``, which are everybody's."""
+
+ANSWERS_ALL = "/healthz"
+"""Tells everybody the same, and waits for nothing; so do files."""
 
 READING = {"GET", "HEAD", "OPTIONS"}
 
@@ -42,41 +56,48 @@ HEADERS = {
 class Guard:
     """Middleware that lets a request pass, or answers it with a problem."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access, entrance: Entrance) -> None:
         self._app = app
         self._access = access
+        self._entrance = entrance
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = self._refusal(HTTPConnection(scope))
+        answer = await self._refusal(HTTPConnection(scope))
         caching = "no-cache" if scope["path"].startswith("/static/") else "no-store"
         await (answer or self._app)(scope, receive, _with_headers(send, caching))
 
-    def _refusal(self, request: HTTPConnection) -> Response | None:
+    async def _refusal(self, request: HTTPConnection) -> Response | None:
+        path, method = str(request.scope["path"]), str(request.scope["method"])
+        is_file = path.startswith("/static/")
+        is_open = path in OPEN or is_file
+        user, unknown = None, None
+        if path != ANSWERS_ALL and not is_file:
+            user, unknown = await self._user(request)
+        state = request.scope.setdefault("state", {})
+        state["user"], state["role"] = user, user and user.role
         host = request.headers.get("host", "")
         if not self._access.login_required and not is_loopback(_name_of(host)):
             return problem(
                 403,
                 f"the service was called as {host!r}, and without a token it answers to this "
-                "machine's own names only; call it as 127.0.0.1, or set KDNAS_OPERATOR_TOKEN",
+                "machine's own names only; call it as 127.0.0.1, set KDNAS_OPERATOR_TOKEN, or make "
+                "a token with `kdnas tokens create`",
             )
-        role, by_header = self._role(request)
-        request.scope.setdefault("state", {})["role"] = role
-        path, method = str(request.scope["path"]), str(request.scope["method"])
-        is_open = path in OPEN or path.startswith("/static/")
-        if role is None and not is_open:
-            return _login(request, path, method)
+        if user is None and not is_open:
+            return unknown or _login(request, path, method)
         if method in READING:
             return None
-        if role == "viewer" and not is_open and path != "/logout":
+        if user is not None and user.role == "viewer" and not is_open and path != "/logout":
             return problem(
                 403,
                 f"viewers may read, and {method} {path} changes something; use the operator's "
                 "token",
             )
+        by_header = user is not ANYBODY and bearer_of(request) is not None
         if not by_header and not _is_from_here(request, host):
             return problem(
                 403,
@@ -88,17 +109,22 @@ class Guard:
             return problem(413, "the body is above 1 MiB; send less")
         return _wrong_type(request.headers) if path.startswith("/api/") else None
 
-    def _role(self, request: HTTPConnection) -> tuple[Role | None, bool]:
-        """Who asks, and whether a header says so, which no page of another site can send."""
-        if not self._access.login_required:
-            return "operator", False
-        given = request.headers.get("authorization")
-        if given is not None:
-            scheme, _, token = given.partition(" ")
-            bearer = scheme.lower() == "bearer"
-            return self._access.role_of_token(token.strip()) if bearer else None, True
-        cookie = request.cookies.get(SESSION_COOKIE)
-        return (self._access.role_of_session(cookie) if cookie else None), False
+    async def _user(self, request: HTTPConnection) -> tuple[User | None, Response | None]:
+        """Who asks; or None and, unless the token is wrong or missing, why that is not known."""
+        token = bearer_of(request)
+        await self._access.issued.refresh()
+        if not (token and self._access.login_required):
+            user = self._access.user_of_request(request)
+            if user is not None:
+                self._entrance.note_use(user)
+            lost = self._access.issued.lost if SESSION_COOKIE in request.cookies else None
+            return user, problem(503, str(lost)) if lost and user is None else None
+        try:
+            return await self._entrance.admit(token, client_of(request)), None
+        except TooManyGuessesError as error:
+            return None, problem(429, str(error), headers={"Retry-After": str(error.seconds)})
+        except DatabaseError as error:
+            return None, problem(503, str(error))
 
 
 def _login(request: HTTPConnection, path: str, method: str) -> Response:

@@ -31,7 +31,7 @@ from fastapi import Depends, Header, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 
-from api.http.dependencies import DatabaseDep
+from api.http.dependencies import DatabaseDep, UserDep
 from kdnas.db.engine import Database, Session
 from kdnas.db.repository.idempotency import StoredAnswer, answer_once
 from kdnas.errors import ConflictError, NotFoundError
@@ -53,8 +53,16 @@ class Answer:
 class Once:
     """Answers one request, or gives the answer of its twin; see the module."""
 
-    def __init__(self, database: Database, route: str, key: str | None, fingerprint: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        route: str,
+        key: str | None,
+        fingerprint: str,
+        by: str | None = None,
+    ) -> None:
         self._database = database
+        self._by = by
         self._route = route
         self._key = key
         self._fingerprint = fingerprint
@@ -82,7 +90,7 @@ class Once:
             done = act(session)
             return StoredAnswer(status, done.body.model_dump(mode="json"), done.location)
 
-        with self._database.write() as session:
+        with self._database.write(self._by) as session:
             if self._key is None:
                 given, replayed = stored(session), False
             else:
@@ -106,6 +114,7 @@ class Once:
 async def get_once(
     request: Request,
     database: DatabaseDep,
+    user: UserDep,
     key: Annotated[
         str | None,
         Header(
@@ -117,7 +126,7 @@ async def get_once(
 ) -> Once:
     """Return what answers this request once."""
     route = f"{request.method} {request.url.path}"
-    return Once(database, route, key, _fingerprint(await request.body()))
+    return Once(database, route, key, _fingerprint(await request.body()), user.name)
 
 
 def _fingerprint(body: bytes) -> str:

@@ -61,6 +61,7 @@ class RequestLog:
                     await answer(scope, receive, sending)
             finally:
                 seconds = time.perf_counter() - began
+                user = scope.get("state", {}).get("user")
                 self._metrics.observe(scope["method"], _template(scope), status, seconds)
                 if status >= 500 or not scope["path"].startswith(_QUIET):
                     log.info(
@@ -69,7 +70,9 @@ class RequestLog:
                         path=scope["path"],
                         status=status,
                         ms=round(seconds * 1000, 1),
-                        role=scope.get("state", {}).get("role"),
+                        role=user and user.role,
+                        user=user and user.name,
+                        client=scope["client"][0] if scope.get("client") else None,
                     )
 
 

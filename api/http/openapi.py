@@ -6,7 +6,7 @@ error handlers answer is the same for every route, and is put in here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from fastapi import FastAPI
@@ -24,23 +24,31 @@ _WORDS = {
     413: "The body is above 1 MiB.",
     415: "The body is not application/json.",
     422: "Understood, but wrong.",
+    429: "Too many wrong tokens came from this address.",
     503: "The database is out of reach.",
 }
 _SECURITY = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "Operator's or viewer's token."},
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of an operator or a viewer.",
+    },
     "session": {"type": "apiKey", "in": "cookie", "name": "kdnas_session"},
 }
 _OPEN = {"/healthz", "/readyz"}
 
 
-def add_openapi(app: FastAPI, login_required: bool) -> None:
-    """Have the application describe itself completely."""
+def add_openapi(app: FastAPI, login_required: Callable[[], bool]) -> None:
+    """Have the application describe itself completely, with a log-in once one is required."""
     plain = app.openapi
+    described: dict[bool, dict[str, Any]] = {}
 
     def describe() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _completed(plain(), login_required)
-        return app.openapi_schema
+        required = login_required()
+        if required not in described:
+            app.openapi_schema = None  # what it has made before is completed already
+            described[required] = _completed(plain(), required)
+        return described[required]
 
     app.openapi = describe  # type: ignore[method-assign]  # FastAPI's own way to do it
 
@@ -99,7 +107,7 @@ def _statuses(
     if path != "/healthz":
         yield 503
     if path not in _OPEN and login_required:
-        yield 401
+        yield from (401, 429)
     yield 403
     if names or has_body:
         yield 422

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kdnas.records import Role
+
 Item = TypeVar("Item")
 
 PROBLEM_TYPE = "application/problem+json"
@@ -74,7 +76,11 @@ class Problem(Shape):
 class SessionState(Shape):
     """Who is asking, and whether there is anything to log in to."""
 
-    role: Literal["operator", "viewer"]
+    role: Role
+    name: str | None = Field(
+        description="Of the user; `operator` or `viewer` with the tokens of the environment, null "
+        "where no log-in is required."
+    )
     login_required: bool
     version: str
 

@@ -63,6 +63,7 @@ def run(app: FastAPI, listener: socket.socket) -> None:
         backlog=room.backlog,
         log_config=None,  # ours are configured
         access_log=False,
+        proxy_headers=False,  # uvicorn believes everybody on this machine; see api.http.forwarded
         server_header=False,
         loop="asyncio",  # uvloop does not go with Ray
         timeout_keep_alive=KEEP_ALIVE_SECONDS,

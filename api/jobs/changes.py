@@ -28,17 +28,22 @@ def apply_change(session: Session, job_id: str, change: JobChange) -> None:
     Raises:
         ConflictError: the job's status forbids the action, or the name is taken.
     """
-    if change.note is not None:
-        jobs.set_note(session, job_id, change.note)
-    if change.labels is not None:
-        jobs.set_labels(session, job_id, change.labels)
+    noted = change.note is not None and jobs.set_note(session, job_id, change.note)
+    labelled = change.labels is not None and jobs.set_labels(session, job_id, change.labels)
     if change.action is not None:
         apply_action(session, job_id, change.action)
-    if change.name is not None:  # the last, since its event keeps others from writing theirs
+    # Events are the last, since they keep others from writing theirs.
+    if change.name is not None:
         jobs.rename(session, job_id, change.name)
+    if noted:
+        jobs.tell_note(session, job_id)
+    if labelled:
+        jobs.tell_labels(session, job_id)
 
 
-def cancel_job(job_id: str, database: Database, settings: Settings) -> LeaseHolder | None:
+def cancel_job(
+    job_id: str, database: Database, settings: Settings, by: str | None = None
+) -> LeaseHolder | None:
     """Cancel a job and its children for good, and see to it that their checkpoints go.
 
     A process that works on one stops within seconds and removes them itself; where nobody does,
@@ -48,6 +53,7 @@ def cancel_job(job_id: str, database: Database, settings: Settings) -> LeaseHold
         job_id: the job.
         database: where it is stored.
         settings: of the environment.
+        by: who asks for it.
 
     Returns:
         Who worked on it at that moment, if anybody did.
@@ -57,7 +63,7 @@ def cancel_job(job_id: str, database: Database, settings: Settings) -> LeaseHold
         ConflictError: it has succeeded, or is cancelled already.
     """
     try:
-        with database.write() as session:
+        with database.write(by) as session:
             apply_action(session, job_id, "cancel")
     except ConflictError:
         _clean_up(job_id, database, settings)  # a kill may have left something
@@ -88,7 +94,12 @@ def _leftovers(job: Job, settings: Settings) -> Callable[[], object]:
 
 
 def delete_job(
-    job_id: str, database: Database, settings: Settings, *, with_standing: bool
+    job_id: str,
+    database: Database,
+    settings: Settings,
+    *,
+    with_standing: bool,
+    by: str | None = None,
 ) -> str | None:
     """Delete a job with its events, checkpoints and log; what it asked for is kept.
 
@@ -97,6 +108,7 @@ def delete_job(
         database: where it is stored.
         settings: of the environment.
         with_standing: whether to delete it although others stand on it.
+        by: who asks for it.
 
     Returns:
         Why its log is still there, since the store was out of reach; None if it is gone.
@@ -105,7 +117,7 @@ def delete_job(
         NotFoundError: there is no such job.
         ConflictError: it is running, or others stand on it; says which.
     """
-    with database.write() as session:
+    with database.write(by) as session:
         remove = _leftovers(jobs.locked_job(session, job_id), settings)
         jobs.delete_job(session, job_id, with_standing=with_standing)
     remove()  # not before: until then somebody may have claimed it

@@ -10,7 +10,7 @@ import structlog
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
-from api.http.dependencies import DatabaseDep, SettingsDep
+from api.http.dependencies import DatabaseDep, SettingsDep, UserDep
 from api.http.idempotency import Answer, OnceDep
 from api.http.rendering import rendered
 from api.http.schemas import Page
@@ -76,19 +76,25 @@ def job_router(kind: JobKind) -> APIRouter:
         with database.read() as session:
             return rendered(read_job(session, reference, kind))
 
-    def change_one(reference: Reference, change: JobChange, database: DatabaseDep) -> Response:
-        with database.write() as session:
+    def change_one(
+        reference: Reference, change: JobChange, database: DatabaseDep, user: UserDep
+    ) -> Response:
+        with database.write(user.name) as session:
             job_id = jobs.id_of(session, reference, kind.table)
             apply_change(session, job_id, change)
         with database.read() as session:
             return rendered(read_job(session, job_id, kind))
 
     def delete_one(
-        reference: Reference, database: DatabaseDep, settings: SettingsDep, force: Force = False
+        reference: Reference,
+        database: DatabaseDep,
+        settings: SettingsDep,
+        user: UserDep,
+        force: Force = False,
     ) -> None:
         with database.read() as session:
             job_id = jobs.id_of(session, reference, kind.table)
-        kept = delete_job(job_id, database, settings, with_standing=force)
+        kept = delete_job(job_id, database, settings, with_standing=force, by=user.name)
         if kept is not None:
             log.warning("the log of a deleted job is kept", job=job_id, reason=kept)
 

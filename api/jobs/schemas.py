@@ -29,6 +29,10 @@ class JobShape(Shape):
     name: str | None
     status: SearchStatus
     owner_kind: OwnerKind
+    owner: str | None = Field(
+        description="The user who asked for it, or for the job whose part it is: of the service, "
+        "or with `owner_kind` `cli` of the machine. Null if nobody knows."
+    )
     standing: str = Field(description="What it does or waits for, in words.")
     phase: str | None = Field(description="What the process that works on it has said it does.")
     phase_since: datetime | None
@@ -70,6 +74,7 @@ class KindQuery(ListQuery):
 
     status: list[SearchStatus] = Field([], max_length=20)
     owner_kind: OwnerKind | None = None
+    owner: Text | None = Field(None, description="Name of the user who asked for them.")
     label: list[Text] = Field([], max_length=MOST_LABELS, description="All of them.")
     name: Text | None = Field(None, description="A part of the name.")
     parent: Text | None = Field(None, description="Id or name of the job that asked for them.")

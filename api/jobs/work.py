@@ -137,7 +137,7 @@ def at_work(
 
 
 def _set_running(database: Database, job_id: str) -> None:
-    with database.write() as session:
+    with database.write(by="cli") as session:
         row = jobs.locked_job(session, job_id)
         if row.status in OVER:
             raise ConflictError(f"{row.called} {OVER[row.status]} by now; start a new one")

@@ -19,12 +19,15 @@ _HEADER = re.compile(
 )
 
 
+_TOKEN = re.compile(r"\bkdnas_[0-9a-z]{10}_[0-9a-f]{40}\b")
+
+
 class Blanker:
     """Replaces secrets in a line by ``***``.
 
     Secrets are the values of variables whose names end in ``TOKEN``, ``SECRET``, ``PASSWORD`` or
     ``KEY``, and the passwords in URLs, as they are and as JSON, Python or a URL writes them; and
-    whatever stands where a password stands in a URL, or after ``Bearer``.
+    whatever stands where a password stands in a URL, or after ``Bearer``, or is a user's token.
 
     Args:
         environment: variables of this process.
@@ -58,6 +61,8 @@ class Blanker:
             line = self._known.sub(BLANK, line)
         if "://" in line:
             line = _URL_PASSWORD.sub(rf"\1{BLANK}", line)
+        if "kdnas_" in line:
+            line = _TOKEN.sub(BLANK, line)
         return _HEADER.sub(rf"\1{BLANK}", line)
 
 

@@ -99,7 +99,7 @@ def _open_parts(database: Database, record: PipelineRecord) -> list[tuple[str, A
 
 def _take_up(database: Database, pipeline_id: str) -> None:
     """Set a pipeline running, and queue again what was paused or has failed."""
-    with database.write() as session:
+    with database.write(by="cli") as session:
         row = jobs.locked_job(session, pipeline_id)
         for part in jobs.locked_children(session, pipeline_id):
             if part.status in {"paused", "failed"}:

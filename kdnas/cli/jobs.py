@@ -42,6 +42,9 @@ def list_all(
     parent: Annotated[
         str | None, typer.Option(metavar="ID|NAME", help="Only the parts of this one.")
     ] = None,
+    owner: Annotated[
+        str | None, typer.Option(help="Only those that this user has asked for.")
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also parts of others, such as a pipeline's search.")
     ] = False,
@@ -60,6 +63,7 @@ def list_all(
         label=label or [],
         name=name,
         parent=parent,
+        owner=owner,
         roots=not everything,
         limit=limit,
         as_json=as_json,

@@ -36,6 +36,7 @@ from kdnas.cli import (
     tabular,
     task_distill,
     task_distillations,
+    tokens,
 )
 from kdnas.cli.options.objective_help import ObjectiveCommand
 from kdnas.cli.options.usage import UsageError, usage_sentence
@@ -72,7 +73,7 @@ COMMANDS = (
 )
 GROUPS = (
     *(jobs, searches, distillations, task_distillations, pipelines),
-    *(latency, tabular, corpus, db),
+    *(latency, tabular, corpus, db, tokens),
 )
 for command in COMMANDS:
     app.command(cls=ObjectiveCommand)(command)

@@ -27,24 +27,33 @@ def serve(
 ) -> None:
     """Serve the REST API and the dashboard, and do what is queued.
 
-    Anything but this machine's own address wants KDNAS_OPERATOR_TOKEN.
+    Anything but this machine's own address wants KDNAS_OPERATOR_TOKEN, or a token of an operator
+    (`kdnas tokens create`).
     """
-    from api.http.security import check_address, check_tokens
+    from api.http.security import check_address, check_tokens, is_loopback
 
     settings = Settings.from_environment()
     if ray_address:
         settings = replace(settings, ray_address=ray_address)
     check_tokens(settings)
-    check_address(host, settings)
 
     from api.http.app import create_app
     from api.http.server import listen, run
     from api.logs.service_log import configure_logs
     from kdnas.db.migrate import open_database
+    from kdnas.db.repository.tokens import list_tokens
 
     configure_logs()
-    with listen(host, port) as listener, open_database(settings) as database:
-        app = create_app(settings, database, coordinator=not no_coordinator)
-        shown = f"[{host}]" if ":" in host else host
-        say(f"kdnas listens on http://{shown}:{listener.getsockname()[1]} (Ctrl-C stops it)")
-        run(app, listener)
+    with open_database(settings) as database:
+        with database.read() as session:
+            check_address(host, settings, list_tokens(session))
+        with listen(host, port) as listener:
+            app = create_app(
+                settings,
+                database,
+                coordinator=not no_coordinator,
+                login_always=not is_loopback(host),
+            )
+            shown = f"[{host}]" if ":" in host else host
+            say(f"kdnas listens on http://{shown}:{listener.getsockname()[1]} (Ctrl-C stops it)")
+            run(app, listener)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import psycopg
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select
@@ -32,6 +32,9 @@ BUSY_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 10
 MOST_CONNECTIONS = 15
 """Of one process, opened as they are needed and kept: to open one takes as long as ten reads."""
+
+ACTOR: Final = "by"
+"""Under this key the ``info`` of a session says who asks for what it does."""
 
 _MEANINGS = (
     ("file is not a database", "the file is not an SQLite database", "name another file"),
@@ -298,13 +301,17 @@ class Database(AbstractContextManager["Database"]):
         return True
 
     @contextmanager
-    def write(self) -> Iterator[Session]:
+    def write(self, by: str | None = None) -> Iterator[Session]:
         """A session that is committed at the end, or rolled back if anything is raised.
+
+        Args:
+            by: the user who asks for what it does, or ``cli``; its events say so, and jobs that it
+                adds are his. None for what no user asks for, and for one whom nobody knows.
 
         Raises:
             DatabaseError: the database is out of reach, full, or read-only.
         """
-        with self._begun(self._writer) as session:
+        with self._begun(self._writer, by=by) as session:
             yield session
             self._commit(session)
 
@@ -331,11 +338,13 @@ class Database(AbstractContextManager["Database"]):
                 self._wait(error)
 
     @contextmanager
-    def _begun(self, engine: Engine, *, waits: bool = True) -> Iterator[Session]:
+    def _begun(
+        self, engine: Engine, *, waits: bool = True, by: str | None = None
+    ) -> Iterator[Session]:
         """A session in a transaction; waits until the database lets it begin one."""
         of_writes = engine is self._writer
         while True:
-            session = Session(engine, expire_on_commit=False)
+            session = Session(engine, expire_on_commit=False, info={ACTOR: by})
             try:
                 with translated(self.url):
                     session.connection()

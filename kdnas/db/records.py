@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 from kdnas.architecture import Architecture
-from kdnas.records import JobRecord, Losses, MemberRole, PipelineStage
+from kdnas.records import JobRecord, Losses, MemberRole, PipelineStage, Role
 
 OwnerKind = Literal["cli", "service"]
 Record = TypeVar("Record")
@@ -157,6 +157,27 @@ class LeaseHolder:
     kind: str
     host: str
     pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """What is kept of a user's token.
+
+    ``digest`` is the SHA-256 of the whole token, ``id`` the part of it that may be shown.
+    """
+
+    id: str
+    name: str
+    role: Role
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+    digest: bytes = field(repr=False)
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether its time has passed."""
+        return self.expires_at is not None and self.expires_at <= now
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.http.dependencies import DatabaseDep
+from api.http.dependencies import AccessDep, DatabaseDep
 from api.http.event_hub import EventHub
 from api.http.schemas import Text
 from kdnas.db.engine import Database
@@ -42,17 +42,23 @@ class EventQuery(BaseModel):
 async def stream_events(
     request: Request,
     database: DatabaseDep,
+    access: AccessDep,
     query: Annotated[EventQuery, Query()],
     last_event_id: Annotated[
         int | None, Header(ge=0, le=LARGEST_ID, description="Counts more than `since`.")
     ] = None,
 ) -> Response:
     """Stream events: those after a number, then each as it happens."""
+
+    async def is_let_in() -> bool:
+        await access.issued.refresh()
+        return access.user_of_request(request) is not None
+
     known = query.since if last_event_id is None else last_event_id
     job_id, position = await asyncio.to_thread(_beginning, database, query.job, known)
     hub = cast(EventHub, request.app.state.events)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return EventStream(hub.listen(job_id, position), headers=headers)
+    return EventStream(hub.listen(job_id, position, is_let_in), headers=headers)
 
 
 def _beginning(database: Database, job: str | None, known: int | None) -> tuple[str | None, int]:

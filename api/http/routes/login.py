@@ -9,8 +9,13 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
 from api.dashboard.pages import render
-from api.http.dependencies import AccessDep, LoginLimiterDep
-from api.http.security import SESSION_COOKIE, SESSION_SECONDS
+from api.http.dependencies import AccessDep, EntranceDep
+from api.http.security import (
+    SESSION_COOKIE,
+    SESSION_SECONDS,
+    TooManyGuessesError,
+    client_of,
+)
 
 router = APIRouter(include_in_schema=False)
 
@@ -32,28 +37,28 @@ def show_login(request: Request, access: AccessDep, next: str = "/") -> Response
 
 
 @router.post("/login")
-def log_in(
-    request: Request, access: AccessDep, limiter: LoginLimiterDep, form: FormDep
+async def log_in(
+    request: Request, access: AccessDep, entrance: EntranceDep, form: FormDep
 ) -> Response:
     """Begin a session, if the token is right."""
     target = _local(form.get("next", "/"))
     if not access.login_required:
         return RedirectResponse("/", status_code=303)
-    client = request.client.host if request.client else "unknown"
-    wait = limiter.seconds_to_wait(client)
-    if wait:
-        error = f"Too many attempts failed. Try again in {wait} seconds."
-        answer = render(request, "login.html", 429, next=target, error=error)
-        answer.headers["Retry-After"] = str(wait)
+    client = client_of(request)
+    try:
+        user = await entrance.admit(form.get("token", "").strip(), client)
+    except TooManyGuessesError as error:
+        said = f"Too many attempts failed. Try again in {error.seconds} seconds."
+        answer = render(request, "login.html", 429, next=target, error=said)
+        answer.headers["Retry-After"] = str(error.seconds)
         return answer
-    role = access.role_of_token(form.get("token", ""))
-    if role is None:
-        limiter.failed(client)
+    if user is None:
         return render(request, "login.html", 401, next=target, error="This is not a valid token.")
+    entrance.records.logged_in(str(user.name), user.role, client)
     answer = RedirectResponse(target, status_code=303)
     answer.set_cookie(
         SESSION_COOKIE,
-        access.begin_session(role),
+        access.begin_session(user),
         max_age=SESSION_SECONDS,
         secure=request.url.scheme == "https",
         httponly=True,

@@ -17,10 +17,13 @@ def in_words(event: EventRecord) -> str | None:
 
     What every kind of job tells alike has words for kinds of other packages, too.
     """
-    words = SENTENCES.get(event.type)
-    if words is None and event.kind is not None and event.type.startswith(f"{event.kind}_"):
-        words = OF_EVERY_KIND.get(event.type.removeprefix(f"{event.kind}_"))
-    return None if words is None else " ".join(words(event.payload).split())
+    words, kind = SENTENCES.get(event.type), event.kind or event.payload.get("kind")
+    if words is None and kind is not None and event.type.startswith(f"{kind}_"):
+        words = OF_EVERY_KIND.get(event.type.removeprefix(f"{kind}_"))
+    if words is None:
+        return None
+    by = f", by {event.payload['by']}" if event.payload.get("by") else ""
+    return " ".join(words(event.payload).split()) + by
 
 
 def fixed(value: float | None, digits: int = 3) -> str:
@@ -128,6 +131,9 @@ OF_EVERY_KIND: Final[Mapping[str, Callable[[Payload], str]]] = {
     "preparing": _preparing,
     "warning": lambda p: f"Warning: {p['text']}",
     "renamed": lambda p: f"Now called {p['name']}",
+    "noted": lambda p: f"Note: {p['note']}" if p["note"] else "Its note was taken away",
+    "labelled": lambda p: f"Labels: {', '.join(p['labels']) or 'none'}",
+    "deleted": lambda p: f"The {p['kind'].replace('_', ' ')} {p['name'] or p['job']} was deleted",
     "interrupted": _interrupted,
 }
 """End of the type of an event that jobs of all kinds have → what it says of its payload."""

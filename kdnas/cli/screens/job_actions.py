@@ -50,7 +50,7 @@ def list_jobs(
         page = read_page(session, query)
     more = f"\n… the newest {query.limit}; more with --limit" if page.next_cursor else ""
     nothing = "no job yet; start one with kdnas search, or ask the service for one"
-    if kind or status or label or query.name or query.parent:
+    if kind or status or label or query.name or query.parent or query.owner:
         nothing = "no such job; kdnas jobs list shows all"
     if as_json:
         print_answer(page.items)
@@ -169,9 +169,9 @@ def act(
         with database.read() as session:
             job_id = jobs.id_of(session, reference, table)
         if action == "cancel":
-            cancel_job(job_id, database, settings)
+            cancel_job(job_id, database, settings, by="cli")
         else:
-            with database.write() as session:
+            with database.write(by="cli") as session:
                 apply_action(session, job_id, action)
         if action == "pause":
             _wait_for_words(database, job_id)
@@ -237,7 +237,7 @@ def delete(reference: str, yes: bool, force: bool, as_json: bool) -> None:
             print_lines(consequences)
             typer.confirm(f"Delete {called} for good?", abort=True)
         with_standing = force if yes else bool(standing)
-        kept = delete_job(job_id, database, settings, with_standing=with_standing)
+        kept = delete_job(job_id, database, settings, with_standing=with_standing, by="cli")
     if kept is not None:
         say(f"warning: its log is kept: {kept}")
     if as_json:
@@ -316,7 +316,7 @@ def _change(
         said: what is said of the job else, given what it was called before.
     """
     with stored() as (database, _):
-        with database.write() as session:
+        with database.write(by="cli") as session:
             found = jobs.locked_job(session, jobs.id_of(session, reference))
             job_id, called, values = found.id, found.called, change_of(found)
             if values:

@@ -153,6 +153,7 @@ def _cells(row: Row, now: datetime) -> Cells:
         "status": _status(row, now),
         "done": _share(row["done"], row["total"]) + failed,
         "labels": ", ".join(row["labels"]),
+        "owner": row["owner"] or "",
         "created": f"{age(now - row['created_at'])} ago",
         "id": row["id"],
     }
@@ -215,13 +216,18 @@ def _facts(row: Row, job: Job, parent: Job | None) -> dict[str, str | None]:
         else None,
         "worked on": row["worker"] and f"by {row['worker']}",
         "part of": parent and f"{parent.called}  (id {parent.id})",
-        "started by": "the command line" if row["owner_kind"] == "cli" else "the service",
+        "started by": _started_by(row),
         "labels": ", ".join(row["labels"]),
         "note": row["note"],
         **{word: at and f"{moment(at)} UTC" for word, at in moments.items()},
         "worked": span(row["worked_seconds"]) if row["worked_seconds"] >= 1 else None,
     }
     return {word: text or None for word, text in facts.items()}
+
+
+def _started_by(row: Row) -> str:
+    way = "the command line" if row["owner_kind"] == "cli" else "the service"
+    return f"{row['owner']}, through {way}" if row["owner"] else way
 
 
 def _parts(parts: Sequence[Part], parent: str, now: datetime, depth: int = 0) -> Iterator[str]:

@@ -33,7 +33,18 @@ SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {
 _LEASE: Final = tuple(c.name for c in Job.__table__.columns if c.name.startswith("lease_"))
 
 _COLUMNS: Final = (
-    *("id", "kind", "name", "status", "owner_kind", "phase", "phase_since", "done", "total"),
+    *(
+        "id",
+        "kind",
+        "name",
+        "status",
+        "owner_kind",
+        "owner",
+        "phase",
+        "phase_since",
+        "done",
+        "total",
+    ),
     *("error", "note", "labels", "parent_id", "worked_seconds"),
     *("created_at", "started_at", "finished_at"),
     *_LEASE,
@@ -76,6 +87,7 @@ FILTERS: Final[Mapping[str, Filter]] = {
     "kind": one_of(Job.kind),
     "status": one_of(Job.status),
     "owner_kind": equal_to(Job.owner_kind),
+    "owner": equal_to(Job.owner),
     "label": _with_labels,
     "name": _part_of_name,
     "q": _part_of_name,

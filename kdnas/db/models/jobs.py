@@ -27,7 +27,8 @@ class Job(LeaseColumns, Dated, Base):
     nothing left open, null until it was prepared. ``phase`` says in words what a running job does
     or waits for, since ``phase_since``; ``done`` of ``total`` are of its kind's own unit.
     ``worked_seconds`` are those of all phases that have ended, without what prepared the work.
-    ``parent_id`` is the job that asked for this one.
+    ``parent_id`` is the job that asked for this one, ``owner`` the user who asked for the first of
+    them: of the service, or with ``owner_kind`` ``cli`` of the machine; null if nobody knows.
     """
 
     __tablename__ = "jobs"
@@ -46,6 +47,7 @@ class Job(LeaseColumns, Dated, Base):
     kind: Mapped[str]
     name: Mapped[str | None]
     owner_kind: Mapped[str] = mapped_column(default="service")
+    owner: Mapped[str | None]
     requested: Mapped[dict[str, Any]]
     resolved: Mapped[dict[str, Any] | None]
     status: Mapped[SearchStatus] = mapped_column(Text, default="queued")

@@ -1,4 +1,4 @@
-"""What the service keeps for its clients: answers to repeat, and events."""
+"""What the service keeps for its clients: tokens, answers to repeat, and events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,27 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from kdnas.db.base import Base, Dated, RowNumber, utc_now
+from kdnas.db.base import Base, Dated, RowNumber, one_of, utc_now
+from kdnas.db.models.values import ROLES
+
+
+class Token(Dated, Base):
+    """A token of a user; ``digest`` is the SHA-256 of it, and the token itself is kept nowhere.
+
+    ``id`` is the part of the token that may be shown. A row stays when its token is revoked, so
+    that what it did has a name.
+    """
+
+    __tablename__ = "tokens"
+    __table_args__ = (one_of("role", ROLES),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    role: Mapped[str]
+    digest: Mapped[bytes]
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
 
 
 class IdempotencyKey(Dated, Base):

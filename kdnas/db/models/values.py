@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from kdnas.records import CandidateStatus, MemberRole, PipelineStage, SearchStatus
+from kdnas.records import CandidateStatus, MemberRole, PipelineStage, Role, SearchStatus
 
 STATUSES: tuple[str, ...] = get_args(SearchStatus)
 FINAL_STATUSES = ("succeeded", "failed", "cancelled")
@@ -12,4 +12,5 @@ CANDIDATE_STATUSES: tuple[str, ...] = get_args(CandidateStatus)
 OWNER_KINDS = ("cli", "service")
 PIPELINE_STAGES: tuple[str, ...] = get_args(PipelineStage)
 MEMBER_ROLES: tuple[str, ...] = get_args(MemberRole)
+ROLES: tuple[str, ...] = get_args(Role)
 ATTEMPT_OUTCOMES = ("succeeded", "failed", "stopped", "interrupted")

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, or_, select, text
 from sqlalchemy.orm import Session
 
+from kdnas.db.engine import ACTOR
 from kdnas.db.models import Event, Job
 from kdnas.db.records import EventRecord, record_of
 
@@ -15,9 +16,16 @@ _LOCK = 0x6B646E6165  # key of the advisory lock that orders events
 
 
 def append_event(
-    session: Session, kind: str, payload: Mapping[str, Any], *, job_id: str | None = None
+    session: Session,
+    kind: str,
+    payload: Mapping[str, Any],
+    *,
+    job_id: str | None = None,
+    root_job_id: str | None = None,
 ) -> int:
     """Write an event; the last thing that a transaction does.
+
+    Who asked for what the transaction does is put into it as ``by``.
 
     A reader that asks for events since n must not miss one below n that is committed later, so on
     PostgreSQL numbers are given out under a lock that lasts until the commit. SQLite has one
@@ -28,18 +36,29 @@ def append_event(
         kind: its type.
         payload: what it says, as plain JSON.
         job_id: the job that it happened to; what happens to a child is told of its parent as well.
+        root_job_id: the job whose page tells of it, where it happened to none that is there.
 
     Returns:
         The event's id.
     """
     session.flush()
-    root = None if job_id is None else session.get_one(Job, job_id).event_root(session)
+    root = root_job_id
+    if job_id is not None:
+        root = session.get_one(Job, job_id).event_root(session)
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-    row = Event(type=kind, payload=dict(payload), job_id=job_id, root_job_id=root)
+    by = actor(session)
+    told = dict(payload) if by is None else {**payload, "by": by}
+    row = Event(type=kind, payload=told, job_id=job_id, root_job_id=root)
     session.add(row)
     session.flush()
     return row.id
+
+
+def actor(session: Session) -> str | None:
+    """Who asked for what a transaction does; see :meth:`kdnas.db.engine.Database.write`."""
+    by: str | None = session.info.get(ACTOR)
+    return by
 
 
 def events_since(

@@ -6,6 +6,8 @@ cancels, buries or finishes a job calls it.
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
@@ -18,7 +20,7 @@ from typing_extensions import TypeVar
 from kdnas.db.base import insert, locked, new_id, utc_now
 from kdnas.db.models import FINAL_STATUSES, Job, JobLabel, kind_of
 from kdnas.db.repository import names
-from kdnas.db.repository.events import append_event
+from kdnas.db.repository.events import actor, append_event
 from kdnas.errors import ConflictError
 from kdnas.records import SearchStatus
 
@@ -54,7 +56,9 @@ def add_job(
         name: to call it by.
         stem: what an invented name begins with; None invents all of it.
         parent_id: the job that asks for it.
-        owner_kind: who is to do it, ``cli`` or ``service``.
+        owner_kind: who is to do it, ``cli`` or ``service``. The user whose job it is, its owner, is
+            that of the job that asks for it, else who asked for the transaction, else, of what the
+            command line does, the user of this machine.
         labels: for finding it again.
         own: columns of its kind's own table.
 
@@ -67,6 +71,7 @@ def add_job(
         "requested": dict(requested),
         "parent_id": parent_id,
         "owner_kind": owner_kind,
+        "owner": _owner(session, parent_id, owner_kind),
         "status": "queued",
         "labels": list(dict.fromkeys(labels)),
         "phase_since": utc_now(),
@@ -86,8 +91,24 @@ def add_job(
     session.add_all(JobLabel(job_id=row_id, label=label) for label in values["labels"])
     row = session.get_one(table, row_id)
     payload = {"name": row.name} | {k: v for k, v in own.items() if k in table.told_when_created}
+    if owner_kind == "cli" and parent_id is None:
+        payload["by"] = "cli"
     append_event(session, f"{row.kind}_created", {**row.about, **payload}, job_id=row.id)
     return row
+
+
+def _owner(session: Session, parent_id: str | None, owner_kind: str) -> str | None:
+    """Whose a new job is."""
+    if parent_id is not None:
+        return session.scalar(select(Job.owner).where(Job.id == parent_id))
+    return actor(session) or (_user_of_this_machine() if owner_kind == "cli" else None)
+
+
+def _user_of_this_machine() -> str | None:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # in a container it may have a number alone
+        return None
 
 
 def _refuse_shared_output(session: Session, output: str | None) -> None:
@@ -360,17 +381,39 @@ def rename(session: Session, job_id: str, name: str) -> None:
     append_event(session, f"{row.kind}_renamed", {**row.about, "name": name}, job_id=row.id)
 
 
-def set_note(session: Session, job_id: str, note: str | None) -> None:
-    """Write what a user wants to remember of a job; an empty text is none."""
-    locked_job(session, job_id).note = note or None
+def set_note(session: Session, job_id: str, note: str | None) -> bool:
+    """Write what a user wants to remember of a job, an empty text for none; whether that is new.
 
-
-def set_labels(session: Session, job_id: str, labels: Sequence[str]) -> None:
-    """Give a job these labels and no others, each once and in their order."""
+    The caller tells of it, by :func:`tell_note`, when all else is written.
+    """
     row = locked_job(session, job_id)
-    row.labels = list(dict.fromkeys(labels))
+    before, row.note = row.note, note or None
+    return row.note != before
+
+
+def set_labels(session: Session, job_id: str, labels: Sequence[str]) -> bool:
+    """Give a job these labels and no others, each once and in their order; whether they are new.
+
+    The caller tells of it, by :func:`tell_labels`, when all else is written.
+    """
+    row = locked_job(session, job_id)
+    before, row.labels = row.labels, list(dict.fromkeys(labels))
     session.execute(delete(JobLabel).where(JobLabel.job_id == job_id))
     session.add_all(JobLabel(job_id=job_id, label=label) for label in row.labels)
+    return row.labels != before
+
+
+def tell_note(session: Session, job_id: str) -> None:
+    """Write the event of a new note."""
+    row = locked_job(session, job_id)
+    append_event(session, f"{row.kind}_noted", {**row.about, "note": row.note}, job_id=row.id)
+
+
+def tell_labels(session: Session, job_id: str) -> None:
+    """Write the event of new labels."""
+    row = locked_job(session, job_id)
+    payload = {**row.about, "labels": row.labels}
+    append_event(session, f"{row.kind}_labelled", payload, job_id=row.id)
 
 
 def refuse_deletion(session: Session, row: Job, *, with_standing: bool) -> None:
@@ -390,7 +433,8 @@ def refuse_deletion(session: Session, row: Job, *, with_standing: bool) -> None:
 def delete_job(session: Session, job_id: str, *, with_standing: bool = True) -> None:
     """Delete a job with its events and all that is its own; what it asked for is kept.
 
-    Children that are not over are cancelled first, since nobody waits for them any more.
+    Children that are not over are cancelled first, since nobody waits for them any more. An event
+    says that it was deleted and stays, told of the job that had asked for it.
 
     Args:
         session: of a write transaction.
@@ -408,4 +452,12 @@ def delete_job(session: Session, job_id: str, *, with_standing: bool = True) -> 
         if child.status in {"queued", "running", "paused"}:
             change_status(session, child, "cancelled")
     row.before_delete(session)
+    root = row.event_root(session)
+    append_event(
+        session,
+        f"{row.kind}_deleted",
+        {**row.about, "job": row.id, "kind": row.kind, "name": row.name},
+        root_job_id=None if root == row.id else root,
+    )
+    # After the event: who waits for the numbering of events may hold a part of this row.
     session.execute(delete(Job).where(Job.id == job_id))

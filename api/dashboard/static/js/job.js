@@ -89,6 +89,7 @@ class JobLine {
       el(
         "div",
         { class: "job-about" },
+        job.owner && el("span", { class: "muted" }, `by ${job.owner}`),
         job.note && el("span", { class: "job-note" }, job.note),
         labelsOf(job),
         isOperator() && job.status === "paused" && job.standing !== "paused" ? endButton(button("pause-now", "danger", "Pause now", () => this.#pauseNow())) : null,

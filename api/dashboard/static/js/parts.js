@@ -135,6 +135,9 @@ export class EventLog {
 
 const because = (error) => (error ? `: ${error}` : "");
 
+/** Kind of the job that an event is about; one that was deleted is named in what its event says. */
+export const kindOf = ({ kind, payload }) => kind ?? payload.kind ?? null;
+
 /** What events of every kind say, by the end of their type. */
 const OF_EVERY_KIND = {
   created: (p) => `Asked for${p.name ? ` as ${p.name}` : ""}${p.architecture ? `: ${p.architecture}` : ""}`,
@@ -143,6 +146,9 @@ const OF_EVERY_KIND = {
   warning: (p) => `Warning: ${p.text}`,
   interrupted: (p) => `Interrupted: ${p.reason}${p.deaths > 1 ? `, ${p.deaths} times at this place` : ""}`,
   renamed: (p) => `Now called ${p.name}`,
+  noted: (p) => (p.note ? `Note: ${p.note}` : "Its note was taken away"),
+  labelled: (p) => `Labels: ${p.labels.join(", ") || "none"}`,
+  deleted: (p) => `The ${p.kind.replaceAll("_", " ")} ${p.name ?? p.job} was deleted`,
 };
 
 const SENTENCES = {
@@ -178,11 +184,12 @@ const SENTENCES = {
   evaluation_status: (p) => `${p.task}, seed ${p.seed}: now ${p.status}${because(p.error)}`,
 };
 
-function inWords({ type, kind, payload }) {
-  const own = SENTENCES[type];
-  if (own) return own(payload);
-  const of = kind && type.startsWith(`${kind}_`) ? OF_EVERY_KIND[type.slice(kind.length + 1)] : null;
-  return of ? of(payload) : null;
+function inWords(event) {
+  const { type, payload } = event;
+  const kind = kindOf(event);
+  const words = SENTENCES[type] ?? (kind && type.startsWith(`${kind}_`) ? OF_EVERY_KIND[type.slice(kind.length + 1)] : null);
+  if (!words) return null;
+  return words(payload) + (payload.by ? `, by ${payload.by}` : "");
 }
 
 /** Name the strategy of a search's controller; a request from before strategies had options is its name. */

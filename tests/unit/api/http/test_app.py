@@ -31,6 +31,7 @@ def test_who_is_asking(client: TestClient) -> None:
     assert answer.status_code == 200
     assert answer.json() == {
         "role": "operator",
+        "name": None,
         "login_required": False,
         "version": kdnas.__version__,
     }

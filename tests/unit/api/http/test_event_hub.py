@@ -73,7 +73,7 @@ def test_an_event_on_the_wire(database: Database) -> None:
     assert (event["type"], event["kind"]) == ("search_created", "search")
     assert (event["job_id"], event["root_job_id"]) == (search_id, search_id)
     assert event["created_at"].endswith("Z")
-    assert set(event["payload"]) == {"name"}
+    assert set(event["payload"]) == {"name", "by"}
 
 
 def test_the_past_and_what_comes_meet_without_gap_or_repeat(

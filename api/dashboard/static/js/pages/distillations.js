@@ -3,7 +3,7 @@
 import { el } from "../dom.js";
 import { fixed, moment, whole } from "../format.js";
 import { listPage } from "../lists.js";
-import { bar, chip } from "../parts.js";
+import { bar, chip, kindOf } from "../parts.js";
 
 function progress(row) {
   if (!row.total) return row.total === 0 ? "undistilled" : "–";
@@ -22,4 +22,4 @@ const columns = [
   { label: "Ended", sort: "finished_at", cell: (d) => moment(d.finished_at) },
 ];
 
-listPage("/distillations", "Distillations", columns, (event) => event.kind === "distillation");
+listPage("/distillations", "Distillations", columns, (event) => kindOf(event) === "distillation");

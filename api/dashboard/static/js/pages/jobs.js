@@ -60,6 +60,7 @@ const columns = [
   { label: "Status", sort: "status", cell: (job) => chip(job.status) },
   { label: "What it does or waits for", wrap: true, cell: doing },
   { label: "Done", cell: progress },
+  { label: "Owner", cell: (job) => job.owner ?? "–" },
   { label: "Created", sort: "created_at", cell: (job) => moment(job.created_at) },
   { label: "", root: true, cell: fold },
   { label: "", cell: (job) => el("span", { class: "row-actions" }, actionButtons(`/jobs/${job.id}`, job, () => table.load())) },

@@ -5,7 +5,7 @@ import { Chart, colour, seriesColour } from "../charts.js";
 import { byId, debounced, el, nothing, problem, show } from "../dom.js";
 import { follow } from "../events.js";
 import { fixed, moment, ms, parts, percent, plural, whole } from "../format.js";
-import { actionButtons, bar, chip, tiles } from "../parts.js";
+import { actionButtons, bar, chip, kindOf, tiles } from "../parts.js";
 import { plainTable } from "../table.js";
 
 const MOST_ENTRIES = 20_000;
@@ -198,4 +198,4 @@ byId("find").addEventListener("input", debounced(find, 150));
 byId("find").addEventListener("submit", (event) => event.preventDefault());
 begin();
 watchBuilds();
-follow({}, Number(document.body.dataset.since), (event) => event.kind === "latency_build" && watchBuilds(), watchBuilds);
+follow({}, Number(document.body.dataset.since), (event) => kindOf(event) === "latency_build" && watchBuilds(), watchBuilds);

@@ -3,7 +3,7 @@
 import { el } from "../dom.js";
 import { moment } from "../format.js";
 import { listPage } from "../lists.js";
-import { bar, chip } from "../parts.js";
+import { bar, chip, kindOf } from "../parts.js";
 
 function share(done, total, label) {
   if (!total) return "–";
@@ -21,4 +21,4 @@ const columns = [
   { label: "Ended", sort: "finished_at", cell: (p) => moment(p.finished_at) },
 ];
 
-listPage("/pipelines", "Pipelines", columns, (event) => event.kind !== null && event.job_id !== event.root_job_id || event.kind === "pipeline");
+listPage("/pipelines", "Pipelines", columns, (event) => kindOf(event) !== null && event.job_id !== event.root_job_id || kindOf(event) === "pipeline");

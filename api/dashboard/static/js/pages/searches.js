@@ -3,7 +3,7 @@
 import { byId, el } from "../dom.js";
 import { moment, ms, whole } from "../format.js";
 import { listPage } from "../lists.js";
-import { bar, chip } from "../parts.js";
+import { bar, chip, kindOf } from "../parts.js";
 import { bestOf, foundBy } from "../search/found.js";
 
 const MOST_COMPARED = 4;
@@ -54,4 +54,4 @@ const columns = [
 ];
 
 offerComparison();
-listPage("/searches", "Searches", columns, (event) => event.kind === "search");
+listPage("/searches", "Searches", columns, (event) => kindOf(event) === "search");

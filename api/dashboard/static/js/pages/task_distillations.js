@@ -3,7 +3,7 @@
 import { el } from "../dom.js";
 import { moment, plural, whole } from "../format.js";
 import { listPage } from "../lists.js";
-import { bar, chip } from "../parts.js";
+import { bar, chip, kindOf } from "../parts.js";
 
 function progress(row) {
   if (!row.total) return "–";
@@ -27,4 +27,4 @@ const columns = [
   { label: "Ended", sort: "finished_at", cell: (t) => moment(t.finished_at) },
 ];
 
-listPage("/task-distillations", "Distillations for a task", columns, (event) => event.kind === "task_distillation");
+listPage("/task-distillations", "Distillations for a task", columns, (event) => kindOf(event) === "task_distillation");
