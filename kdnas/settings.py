@@ -45,6 +45,8 @@ class Settings:
             (``KDNAS_ALLOW_CUSTOM_CODE=1``).
         max_running: searches and distillations that a coordinator runs at a time
             (``KDNAS_MAX_RUNNING``); the default fits cores and memory.
+        max_running_of_a_user: so many jobs of a user are at work at a time
+            (``KDNAS_MAX_RUNNING_PER_USER``); None bounds nobody.
         trusted_proxies: networks of proxies whose word counts, for whom they ask
             (``KDNAS_TRUSTED_PROXIES``, addresses or networks separated by ``,``).
         webhook_url: is told when a search or a distillation ends (``KDNAS_WEBHOOK_URL``).
@@ -66,6 +68,7 @@ class Settings:
     data_roots: tuple[str, ...] = ()
     allow_custom_code: bool = False
     max_running: int | None = None
+    max_running_of_a_user: int | None = None
     trusted_proxies: tuple[Network, ...] = ()
     webhook_url: str | None = None
     webhook_secret: str | None = field(default=None, repr=False)
@@ -93,6 +96,9 @@ class Settings:
             data_roots=_roots(env.get("KDNAS_DATA_ROOTS", "")),
             allow_custom_code=env.get("KDNAS_ALLOW_CUSTOM_CODE", "") in _YES,
             max_running=_count("KDNAS_MAX_RUNNING", env.get("KDNAS_MAX_RUNNING") or None),
+            max_running_of_a_user=_count(
+                "KDNAS_MAX_RUNNING_PER_USER", env.get("KDNAS_MAX_RUNNING_PER_USER") or None
+            ),
             trusted_proxies=_networks(
                 "KDNAS_TRUSTED_PROXIES", env.get("KDNAS_TRUSTED_PROXIES", "")
             ),

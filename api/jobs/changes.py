@@ -30,6 +30,7 @@ def apply_change(session: Session, job_id: str, change: JobChange) -> None:
     """
     noted = change.note is not None and jobs.set_note(session, job_id, change.note)
     labelled = change.labels is not None and jobs.set_labels(session, job_id, change.labels)
+    hurried = change.priority is not None and jobs.set_priority(session, job_id, change.priority)
     if change.action is not None:
         apply_action(session, job_id, change.action)
     # Events are the last, since they keep others from writing theirs.
@@ -39,6 +40,8 @@ def apply_change(session: Session, job_id: str, change: JobChange) -> None:
         jobs.tell_note(session, job_id)
     if labelled:
         jobs.tell_labels(session, job_id)
+    if hurried:
+        jobs.tell_priority(session, job_id)
 
 
 def cancel_job(

@@ -166,32 +166,30 @@ class Coordinator:
 
     def _say_alive(self) -> None:
         with self._database.write() as session:
-            coordinators.note_alive(session, self._self, self.max_running, self.running)
+            bound = self._settings.max_running_of_a_user
+            coordinators.note_alive(session, self._self, self.max_running, self.running, bound)
 
     def _start_what_waits(self) -> None:
-        """Claim and start one of each kind in turn, until nothing waits or there is no room."""
-        num_started = 1
-        while num_started and not self._stopping.is_set():
-            with self._database.read() as session:
-                in_question = claims.kinds_in_question(session, self._left_alone())
-            asked = [kind for kind in kinds().values() if kind.name in in_question]
-            num_started = sum(self._start_next(kind) for kind in asked)
+        """Claim and start one job after the other, until nothing waits or there is no room."""
+        while self._start_next() and not self._stopping.is_set():
+            pass
 
-    def _start_next(self, kind: JobKind) -> bool:
-        num_beside = sum(child.kind == kind.name for child in self._children)
-        is_full = len(self._children) >= self.max_running
-        if kind.run is None or is_full or (kind.shares_cores and num_beside >= self._max_sharing):
-            return False
-        resting = self._left_alone()
+    def _start_next(self) -> bool:
+        resting, bound = self._left_alone(), self._settings.max_running_of_a_user
         with self._database.read() as session:  # a writer would hold up others on SQLite
-            num_waiting = len(claims.waiting(session, kind.name, resting))
-        if not num_waiting:
+            in_question = claims.kinds_in_question(session, resting)
+            asked = [name for name, kind in kinds().items() if name in in_question]
+            with_room = [name for name in asked if self._has_room(kinds()[name])]
+            waiting = claims.waiting(session, with_room, resting, bound) if with_room else []
+        if not waiting:
             return False
         owner = LeaseOwner.of_this_process("service")
         with self._database.write() as session:
-            claim = claims.claim_next(session, kind.name, owner, CLAIM_SECONDS, resting)
+            claim = claims.claim_next(session, with_room, owner, CLAIM_SECONDS, resting, bound)
         if claim is None:
             return False
+        kind = kinds()[claim.kind]
+        num_waiting = sum(one.kind == kind.name for one in waiting)
         environment = self._environment
         if kind.needs_cluster(claim.requested) and not self._address:
             environment = environment | self._cluster.variables(self._stopping.is_set)
@@ -200,7 +198,7 @@ class Coordinator:
                     leases.release(session, Job, claim.job_id, owner)
                 return False
         if kind.shares_cores:  # all cores for one; a part of them for each of several
-            at_once = min(self._max_sharing, num_waiting + num_beside)
+            at_once = min(self._max_sharing, num_waiting + self._num_beside(kind))
             environment = environment | share_of_cores(environment, at_once)
         child = Child.start(kind.name, claim, environment, self._settings)
         self._children.append(child)
@@ -212,6 +210,15 @@ class Coordinator:
             taken_up=claim.taken_up,
         )
         return True
+
+    def _has_room(self, kind: JobKind) -> bool:
+        """Whether one more of a kind may be started."""
+        if kind.run is None or len(self._children) >= self.max_running:
+            return False
+        return not kind.shares_cores or self._num_beside(kind) < self._max_sharing
+
+    def _num_beside(self, kind: JobKind) -> int:
+        return sum(child.kind == kind.name for child in self._children)
 
     def _left_alone(self) -> frozenset[str]:
         """Ids of jobs that are not to be claimed now."""

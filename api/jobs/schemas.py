@@ -16,6 +16,9 @@ from kdnas.records import SearchStatus
 NAME = r"^\w[\w.-]*$"
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"
 MOST_LABELS = 20
+HIGHEST_PRIORITY = 100
+CHANGED = ("action", "name", "note", "labels", "priority")
+"""What may be changed of a job."""
 
 Name = Annotated[str, Field(max_length=100, pattern=NAME)]
 Label = Annotated[str, Field(max_length=50, pattern=LABEL)]
@@ -32,6 +35,9 @@ class JobShape(Shape):
     owner: str | None = Field(
         description="The user who asked for it, or for the job whose part it is: of the service, "
         "or with `owner_kind` `cli` of the machine. Null if nobody knows."
+    )
+    priority: int = Field(
+        description="Of the jobs of one user that wait, those of a higher one are taken up first."
     )
     standing: str = Field(description="What it does or waits for, in words.")
     phase: str | None = Field(description="What the process that works on it has said it does.")
@@ -106,11 +112,12 @@ class JobChange(BaseModel):
     name: Name | None = None
     note: str | None = Field(None, max_length=2000, pattern=r"^[^\x00]*$")
     labels: list[Label] | None = Field(None, max_length=MOST_LABELS)
+    priority: int | None = Field(None, ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY)
 
     @model_validator(mode="after")
     def _something(self) -> JobChange:
-        if not self.model_fields_set or all(
-            getattr(self, name) is None for name in ("action", "name", "note", "labels")
-        ):
-            raise ValueError("nothing is to be changed; give action, name, note or labels")
+        if not self.model_fields_set or all(getattr(self, name) is None for name in CHANGED):
+            raise ValueError(
+                "nothing is to be changed; give action, name, note, labels or priority"
+            )
         return self

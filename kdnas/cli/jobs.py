@@ -204,6 +204,18 @@ def label(
 
 
 @app.command()
+def priority(
+    job: common.Reference,
+    number: Annotated[int, typer.Argument(min=-100, max=100, help="0 unless told; higher first.")],
+    as_json: common.JsonOfService = False,
+) -> None:
+    """Have a job and its parts taken up before, or after, others of its owner that wait."""
+    from kdnas.cli.screens import job_actions
+
+    job_actions.prioritise(job, number, as_json)
+
+
+@app.command()
 def note(
     job: common.Reference,
     text: Annotated[str, typer.Argument(help="An empty one takes the note away.")],

@@ -124,7 +124,7 @@ def requests(folder: Path) -> list[Work]:
     }
     search = {**tiny, **inputs, "proxy": {**tiny["proxy"], "steps": 24, "reuse": False}}
     sweep = {key: search[key] for key in search if key not in {"goal", "controller"}}
-    sweep["proxy"] = {**search["proxy"], "rungs": [0, 12]}
+    sweep |= {"steps": [0, 12], "states": 10}
     on_ray = {"backend": {"name": "ray", "threads": 1, "group_size": 2, "num_workers": 1}}
     training = {"batch_size": 8, "held_out": 16, "threads": 1}
     data = {"data_dir": str(folder / "glue"), "device": "cpu", "batch_size": 8}
@@ -132,8 +132,8 @@ def requests(folder: Path) -> list[Work]:
     return [
         Work("search", "search", "searches", search, _search),
         Work("search", "search", "searches", {**search, **on_ray}, _search),
-        Work("sweep", "sweep", "sweeps", {**sweep, "states": 10}, _sweep),
-        Work("sweep", "sweep", "sweeps", {**sweep, "states": 10, **on_ray}, _sweep),
+        Work("sweep", "sweep", "sweeps", sweep, _sweep),
+        Work("sweep", "sweep", "sweeps", {**sweep, **on_ray}, _sweep),
         Work(
             "distillation",
             "full-distill",

@@ -132,6 +132,7 @@ OF_EVERY_KIND: Final[Mapping[str, Callable[[Payload], str]]] = {
     "warning": lambda p: f"Warning: {p['text']}",
     "renamed": lambda p: f"Now called {p['name']}",
     "noted": lambda p: f"Note: {p['note']}" if p["note"] else "Its note was taken away",
+    "prioritised": lambda p: f"Priority: {p['priority']}",
     "labelled": lambda p: f"Labels: {', '.join(p['labels']) or 'none'}",
     "deleted": lambda p: f"The {p['kind'].replace('_', ' ')} {p['name'] or p['job']} was deleted",
     "interrupted": _interrupted,

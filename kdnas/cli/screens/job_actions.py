@@ -280,6 +280,17 @@ def note(reference: str, text: str, as_json: bool) -> None:
     )
 
 
+def prioritise(reference: str, priority: int, as_json: bool) -> None:
+    """Give a job a priority among those of its owner that wait."""
+    _change(
+        reference,
+        "jobs priority",
+        as_json,
+        lambda _: {"priority": priority},
+        lambda called, _: f"{called} has priority {priority}",
+    )
+
+
 def label(reference: str, given: Sequence[str], remove: bool, as_json: bool) -> None:
     """Give a job labels, take some or all of them away, or show those it has."""
 

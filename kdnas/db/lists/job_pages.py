@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +15,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 from kdnas.db.base import utc_now
 from kdnas.db.lists.pages import Order, PageOf, read_page
 from kdnas.db.models import FINAL_STATUSES, Job, JobLabel, kind_of
-from kdnas.db.queue import coordinators, leases
+from kdnas.db.queue import claims, coordinators, leases
 from kdnas.db.repository import jobs
 
 Row = dict[str, Any]
@@ -40,6 +41,7 @@ _COLUMNS: Final = (
         "status",
         "owner_kind",
         "owner",
+        "priority",
         "phase",
         "phase_since",
         "done",
@@ -205,9 +207,29 @@ def _rows(session: Session, found: Sequence[Any], listing: Listing) -> list[Row]
     at_work = any(job.lease_token or job.status in {"queued", "running"} for job in found)
     now = leases.database_time(session) if at_work else utc_now()
     attended = at_work and coordinators.count_alive(session, now) > 0
+    held_up = _held_up(session, found, now) if attended else {}
     failed = _num_failed(session, found)
-    rows = [{**_row(job, now, attended), "num_failed": failed.get(job.id, 0)} for job in found]
+    rows = [
+        {**_row(job, now, attended, held_up), "num_failed": failed.get(job.id, 0)} for job in found
+    ]
     return listing.complete(session, rows)
+
+
+def _held_up(session: Session, found: Sequence[Any], now: datetime) -> Mapping[str, str]:
+    """Users whose jobs wait since as many of theirs are at work as may be: what is said of that."""
+    users = {job.owner for job in found if job.status == "queued" and job.owner is not None}
+    most = coordinators.most_of_a_user(session, now) if users else None
+    if most is None:
+        return {}
+    numbers: Counter[str] = Counter()
+    for (user, _), number in claims.at_work(session, now).items():
+        if user is not None and user in users:
+            numbers[user] += number
+    return {
+        user: f"waiting in the queue: {user} has {number} of {most} jobs at work"
+        for user, number in numbers.items()
+        if number >= most
+    }
 
 
 def _num_failed(session: Session, found: Sequence[Any]) -> dict[str, int]:
@@ -223,11 +245,11 @@ def _shown(rows: Sequence[Row]) -> list[Row]:
     return [{k: v for k, v in row.items() if not k.startswith("_")} for row in rows]
 
 
-def _row(job: Any, now: datetime, attended: bool) -> Row:
+def _row(job: Any, now: datetime, attended: bool, held_up: Mapping[str, str]) -> Row:
     holder, children = leases.live_holder(job, now), (job._parts, job._parts_ended)
     return {
         **{name: value for name, value in job._mapping.items() if name not in _LEASE},
-        "standing": _standing(job, children, holder is not None, attended),
+        "standing": _standing(job, children, holder is not None, attended, held_up),
         "remaining_seconds": _remaining(job, now) if holder is not None else None,
         "num_children": children[0],
         "num_children_ended": children[1],
@@ -235,11 +257,14 @@ def _row(job: Any, now: datetime, attended: bool) -> Row:
     }
 
 
-def _standing(job: Any, children: tuple[int, int], held: bool, attended: bool) -> str:
+def _standing(
+    job: Any, children: tuple[int, int], held: bool, attended: bool, held_up: Mapping[str, str]
+) -> str:
     """Say what a job does or waits for."""
     of_service = job.owner_kind == "service"
     if job.status == "queued" and of_service:
-        return "waiting in the queue" if attended else "no coordinator looks after the queue"
+        waits = held_up.get(job.owner or "", "waiting in the queue")
+        return waits if attended else "no coordinator looks after the queue"
     if job.status == "queued":
         return "its command has not come to it yet"
     if job.status == "paused" and held:

@@ -29,6 +29,7 @@ class Job(LeaseColumns, Dated, Base):
     ``worked_seconds`` are those of all phases that have ended, without what prepared the work.
     ``parent_id`` is the job that asked for this one, ``owner`` the user who asked for the first of
     them: of the service, or with ``owner_kind`` ``cli`` of the machine; null if nobody knows.
+    Of an owner's jobs that wait, those of a higher ``priority`` are taken up first.
     """
 
     __tablename__ = "jobs"
@@ -48,6 +49,7 @@ class Job(LeaseColumns, Dated, Base):
     name: Mapped[str | None]
     owner_kind: Mapped[str] = mapped_column(default="service")
     owner: Mapped[str | None]
+    priority: Mapped[int] = mapped_column(default=0, server_default="0")
     requested: Mapped[dict[str, Any]]
     resolved: Mapped[dict[str, Any] | None]
     status: Mapped[SearchStatus] = mapped_column(Text, default="queued")

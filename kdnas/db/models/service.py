@@ -45,7 +45,10 @@ class IdempotencyKey(Dated, Base):
 
 
 class CoordinatorRow(Base):
-    """A coordinator that looks after the queue, and when it last said so."""
+    """A coordinator that looks after the queue, and when it last said so.
+
+    It takes up no job of a user of whom ``max_of_a_user`` are at work; null bounds nobody.
+    """
 
     __tablename__ = "coordinators"
 
@@ -53,6 +56,7 @@ class CoordinatorRow(Base):
     host: Mapped[str]
     pid: Mapped[int]
     max_running: Mapped[int]
+    max_of_a_user: Mapped[int | None]
     num_running: Mapped[int]
     started_at: Mapped[datetime] = mapped_column(default=utc_now)
     seen_at: Mapped[datetime]

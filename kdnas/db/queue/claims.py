@@ -1,8 +1,8 @@
 """Who takes up which queued work: coordinators that share one database.
 
-A row is free while nobody holds its lease (``repository.leases``). Of two coordinators that want
-the same row one has its lock first and the other passes over it, so no row is ever claimed twice;
-SQLite has one writer anyway.
+Users take turns (:func:`waiting`). A row is free while nobody holds its lease (``queue.leases``).
+Of two coordinators that want the same row one has its lock first and the other passes over it, so
+no row is ever claimed twice; SQLite has one writer anyway.
 
 A process that dies again and again at the same place would keep a coordinator busy for ever. So
 each death that a coordinator sees is written down as an event together with how far the work was,
@@ -11,12 +11,13 @@ and after :data:`MAX_DEATHS` at the same place the row has failed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, or_, select
+from sqlalchemy import ColumnElement, Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import locked, utc_now
@@ -28,7 +29,15 @@ from kdnas.db.repository.jobs import change_status
 
 MAX_DEATHS = 3
 """So often the processes of a row may die without any progress in between."""
-_LOOKED_AT = 100  # rows; more than any coordinator holds at a time
+_LOOKED_AT = 100  # rows of a user and kind; more than any coordinator holds at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job that is free to be taken up."""
+
+    job_id: str
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,7 @@ class Claim:
 
     Attributes:
         job_id: the job.
+        kind: of it.
         name: for the log.
         owner: whose lease it is; the process that does the work takes over its token.
         requested: what was asked for.
@@ -44,22 +54,68 @@ class Claim:
     """
 
     job_id: str
+    kind: str
     name: str
     owner: LeaseOwner
     requested: Mapping[str, Any]
     taken_up: bool
 
 
-def waiting(session: Session, kind: str, resting: Collection[str] = frozenset()) -> list[str]:
-    """Ids of the service's jobs that are queued, or run without anybody, the oldest first.
+def waiting(
+    session: Session,
+    kinds: Collection[str],
+    resting: Collection[str] = frozenset(),
+    most_of_a_user: int | None = None,
+) -> list[Waiting]:
+    """The service's jobs that are queued, or run without anybody, in the order of their turn.
+
+    Whoever has the fewest at work comes first, so that nobody waits for all that another asked for
+    before. Of one user's jobs those of the highest priority come first; of these the kinds take
+    turns, and of one kind the oldest.
 
     Args:
         session: of any transaction.
-        kind: of which jobs.
+        kinds: of which jobs.
         resting: ids of jobs to pass over.
+        most_of_a_user: so many of a user's are at work at a time; what nobody logged in asked for
+            is not bounded.
     """
-    query = select(Job).where(Job.kind == kind, *_maybe_free(session, resting))
-    return _free(session, query.order_by(Job.id).limit(_LOOKED_AT))
+    nth = func.row_number().over(
+        partition_by=(Job.owner, Job.kind), order_by=(Job.priority.desc(), Job.id)
+    )
+    maybe = select(Job.id, nth.label("nth")).where(
+        Job.kind.in_(kinds), *_maybe_free(session, resting)
+    )
+    first = maybe.subquery()
+    query = select(Job).join(first, first.c.id == Job.id).where(first.c.nth <= _LOOKED_AT)
+    now = leases.database_time(session)
+    of_kind = at_work(session, now)
+    of_user: Counter[str | None] = Counter()
+    for (user, _), number in of_kind.items():
+        of_user[user] += number
+    free: dict[str | None, list[tuple[int, int, Job]]] = {}
+    for row in session.scalars(query.order_by(first.c.nth)):
+        if leases.live_holder(row, now) is None:
+            of_kind[row.owner, row.kind] += 1
+            turn = of_kind[row.owner, row.kind]
+            free.setdefault(row.owner, []).append((-row.priority, turn, row))
+    found = []
+    for user, rows in free.items():
+        most = None if user is None else most_of_a_user
+        rows.sort(key=lambda one: (*one[:2], one[2].id))
+        for number, (*_, row) in enumerate(rows, of_user[user] + 1):
+            if most is None or number <= most:
+                found.append((number, row.id, row.kind))
+    return [Waiting(job_id, kind) for _, job_id, kind in sorted(found)]
+
+
+def at_work(session: Session, now: datetime) -> Counter[tuple[str | None, str]]:
+    """How many of the service's jobs are at work, by user and kind, at a moment of its clock."""
+    held = select(Job).where(
+        Job.owner_kind == "service", Job.status == "running", Job.lease_token.is_not(None)
+    )
+    rows = [row for row in session.scalars(held) if leases.live_holder(row, now) is not None]
+    return Counter((row.owner, row.kind) for row in rows)
 
 
 def kinds_in_question(session: Session, resting: Collection[str] = frozenset()) -> frozenset[str]:
@@ -70,36 +126,38 @@ def kinds_in_question(session: Session, resting: Collection[str] = frozenset()) 
 
 def claim_next(
     session: Session,
-    kind: str,
+    kinds: Collection[str],
     owner: LeaseOwner,
     lease_seconds: float,
     resting: Collection[str] = frozenset(),
+    most_of_a_user: int | None = None,
 ) -> Claim | None:
-    """Take the oldest free job and set it running, with an event.
+    """Take the free job whose turn it is and set it running, with an event.
 
     Args:
         session: of a write transaction.
-        kind: of which jobs.
+        kinds: of which jobs.
         owner: whose the lease is to be; a new one for each job.
         lease_seconds: how long it lasts unless it is renewed.
         resting: ids of jobs to pass over.
+        most_of_a_user: see :func:`waiting`.
 
     Returns:
         What was claimed; None if nothing is free.
     """
-    for job_id in waiting(session, kind, resting):
-        row = locked(session, Job, job_id, skip_locked=True)
+    for one in waiting(session, kinds, resting, most_of_a_user):
+        row = locked(session, Job, one.job_id, skip_locked=True)
         if row is None or row.status not in {"queued", "running"}:
             continue  # another one has its lock, or was quicker
         if leases.live_holder(row, leases.database_time(session)) is not None:
             continue
         taken_up = row.status == "running"
-        leases.acquire(session, Job, job_id, owner, lease_seconds)
+        leases.acquire(session, Job, row.id, owner, lease_seconds)
         if taken_up:
             row.phase, row.phase_since = None, utc_now()
         else:
             change_status(session, row, "running")
-        return Claim(job_id, row.name or job_id, owner, row.requested, taken_up)
+        return Claim(row.id, row.kind, row.name or row.id, owner, row.requested, taken_up)
     return None
 
 

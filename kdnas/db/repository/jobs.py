@@ -44,7 +44,8 @@ def add_job(
 ) -> AnyJob:
     """Write a queued job, with an event; invents a name such as ``quiet-otter-3f9c`` if need be.
 
-    Jobs are taken up in the order of their ids, which is that of their making.
+    Its priority is that of the job that asks for it. Jobs are taken up in the order of their ids,
+    which is that of their making, where nothing else is to be heeded (``queue.claims.waiting``).
 
     The conflict is asked for instead of caught: a savepoint would hide the reason when the disk
     is full, since SQLite then drops the savepoint with the transaction.
@@ -72,6 +73,7 @@ def add_job(
         "parent_id": parent_id,
         "owner_kind": owner_kind,
         "owner": _owner(session, parent_id, owner_kind),
+        "priority": _priority(session, parent_id),
         "status": "queued",
         "labels": list(dict.fromkeys(labels)),
         "phase_since": utc_now(),
@@ -102,6 +104,12 @@ def _owner(session: Session, parent_id: str | None, owner_kind: str) -> str | No
     if parent_id is not None:
         return session.scalar(select(Job.owner).where(Job.id == parent_id))
     return actor(session) or (_user_of_this_machine() if owner_kind == "cli" else None)
+
+
+def _priority(session: Session, parent_id: str | None) -> int:
+    """Which a new job has: that of the job that asks for it."""
+    found = session.scalar(select(Job.priority).where(Job.id == parent_id)) if parent_id else None
+    return found or 0
 
 
 def _user_of_this_machine() -> str | None:
@@ -401,6 +409,25 @@ def set_labels(session: Session, job_id: str, labels: Sequence[str]) -> bool:
     session.execute(delete(JobLabel).where(JobLabel.job_id == job_id))
     session.add_all(JobLabel(job_id=job_id, label=label) for label in row.labels)
     return row.labels != before
+
+
+def set_priority(session: Session, job_id: str, priority: int) -> bool:
+    """Have a job and those that it asked for taken up before others; whether that is new.
+
+    The caller tells of it, by :func:`tell_priority`, when all else is written.
+    """
+    row = locked_job(session, job_id)
+    before = row.priority
+    for one in (row, *locked_children(session, job_id)):
+        one.priority = priority
+    return before != priority
+
+
+def tell_priority(session: Session, job_id: str) -> None:
+    """Write the event of a new priority."""
+    row = locked_job(session, job_id)
+    payload = {**row.about, "priority": row.priority}
+    append_event(session, f"{row.kind}_prioritised", payload, job_id=row.id)
 
 
 def tell_note(session: Session, job_id: str) -> None:

@@ -5,7 +5,7 @@
 import { get } from "./api.js";
 import { byId } from "./dom.js";
 
-const OF_EVERY_KIND = ["created", "status", "preparing", "progress", "warning", "interrupted", "renamed", "noted", "labelled", "deleted"];
+const OF_EVERY_KIND = ["created", "status", "preparing", "progress", "warning", "interrupted", "renamed", "noted", "labelled", "prioritised", "deleted"];
 const OF_SOME = [
   "episode_started", "attempts_started", "attempts_interrupted", "candidate_finished", "episode_finished",
   "task_distillation_trial", "task_distillation_run", "pipeline_stage", "pipeline_members",

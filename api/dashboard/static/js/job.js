@@ -1,5 +1,5 @@
 // What the page of every job shows alike: at its head one line that says what it does or waits for
-// and since when; its name, note and labels, which an operator may change; its log; deleting it.
+// and since when; its name, note, labels and priority, which an operator may change; its log; deleting it.
 
 import { get, send, tried } from "./api.js";
 import { announce, byId, el, isOperator, problem, show, throttled } from "./dom.js";
@@ -125,7 +125,7 @@ function endButton(button) {
   return button;
 }
 
-/** Ask for a job's name, note and labels; `done` is told the job as it is then. */
+/** Ask for a job's name, note, labels and priority; `done` is told the job as it is then. */
 function editJob(job, done) {
   const field = (label, name, value, help) =>
     el("div", { class: "field" }, el("label", { for: `job-${name}` }, label), el("input", { id: `job-${name}`, name, value, autocomplete: "off" }), help && el("p", { class: "help" }, help));
@@ -137,14 +137,15 @@ function editJob(job, done) {
     job.name === null ? null : field("Name", "name", job.name),
     field("Note", "note", job.note ?? ""),
     field("Labels", "labels", job.labels.join(" "), "Words with a space between."),
+    field("Priority", "priority", job.priority, "From −100 to 100; of your jobs that wait the highest is taken up first."),
     wrong,
     answers(el("button", { class: "primary", value: "save" }, "Save"), "Leave as it is", () => dialog.close()),
   );
-  const dialog = ask("Name, note and labels", form);
+  const dialog = ask("Name, note, labels and priority", form);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const given = new FormData(form);
-    const change = { note: given.get("note"), labels: given.get("labels").split(/\s+/).filter(Boolean) };
+    const change = { note: given.get("note"), labels: given.get("labels").split(/\s+/).filter(Boolean), priority: given.get("priority").trim() || 0 };
     if (given.get("name") && given.get("name") !== job.name) change.name = given.get("name");
     try {
       done(await send("PATCH", `/jobs/${job.id}`, change));

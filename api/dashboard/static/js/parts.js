@@ -147,6 +147,7 @@ const OF_EVERY_KIND = {
   interrupted: (p) => `Interrupted: ${p.reason}${p.deaths > 1 ? `, ${p.deaths} times at this place` : ""}`,
   renamed: (p) => `Now called ${p.name}`,
   noted: (p) => (p.note ? `Note: ${p.note}` : "Its note was taken away"),
+  prioritised: (p) => `Priority: ${p.priority}`,
   labelled: (p) => `Labels: ${p.labels.join(", ") || "none"}`,
   deleted: (p) => `The ${p.kind.replaceAll("_", " ")} ${p.name ?? p.job} was deleted`,
 };

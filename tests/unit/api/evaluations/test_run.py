@@ -91,7 +91,7 @@ class Place:
     ) -> SearchStatus:
         with self.database.write() as session:
             owner = LeaseOwner.of_this_process("service")
-            claim = claims.claim_next(session, "evaluation", owner, 60)
+            claim = claims.claim_next(session, ["evaluation"], owner, 60)
         assert claim is not None
         assert claim.job_id == row_id
         return do_job(
@@ -281,7 +281,7 @@ def test_what_the_command_line_stops_goes_back_to_the_service(
     assert place.row(row_id).status == after
     with place.database.read() as session:
         assert [row.id for row in evaluations.list_evaluations(session)] == [row_id]
-        assert claims.waiting(session, "evaluation") == [row_id] * waits
+        assert [one.job_id for one in claims.waiting(session, ["evaluation"])] == [row_id] * waits
     (pair,) = run_evaluation(prepared, place.database, place.settings).finished
     assert (pair.record.id, pair.record.status) == (row_id, "succeeded")
 
@@ -296,7 +296,7 @@ def test_one_that_waits_for_anothers_grid_is_left_for_later(
         grids.open_grid(session, prepared_grid, model="m", task="SST-2")
         leases.acquire(session, Grid, prepared_grid, LeaseOwner.of_this_process("service"), 60.0)
         owner = LeaseOwner.of_this_process("service", "claim")
-        assert claims.claim_next(session, "evaluation", owner, 60)
+        assert claims.claim_next(session, ["evaluation"], owner, 60)
     settings = replace(place.settings, database_url=database_url)
     assert runner.run(row_id, "claim", settings, lambda: False) == 75
     row = place.row(row_id)
@@ -317,7 +317,7 @@ def test_of_two_that_are_the_same_the_younger_one_waits(
     other, own = (LeaseOwner.of_this_process("service") for _ in range(2))
     with place.database.write() as session:
         for owner, row_id in ((other, older), (own, younger)):
-            claim = claims.claim_next(session, "evaluation", owner, 60)
+            claim = claims.claim_next(session, ["evaluation"], owner, 60)
             assert claim is not None
             assert claim.job_id == row_id
         if has_key:

@@ -78,7 +78,7 @@ with open_database(settings) as database:
         made = add_job(session, table, {"to": 3}, name="to-three", unit="sheep").id
     owner = LeaseOwner.of_this_process("service")
     with database.write() as session:
-        assert claims.claim_next(session, "count", owner, 60).job_id == made
+        assert claims.claim_next(session, ["count"], owner, 60).job_id == made
     assert runner.run(made, owner.token, settings, lambda: False) == 0
     with database.read() as session:
         assert session.get_one(Job, made).outcome == {

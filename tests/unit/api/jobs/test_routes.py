@@ -240,7 +240,7 @@ def test_one_is_read_by_id_and_by_name(client: TestClient, database: Database, i
 def test_who_works_on_it_and_since_when(client: TestClient, database: Database, ids: Ids) -> None:
     owner = LeaseOwner.of_this_process("service")
     with database.write() as session:
-        claim = claims.claim_next(session, "search", owner, 60)
+        claim = claims.claim_next(session, ["search"], owner, 60)
     assert claim is not None
     assert claim.job_id == ids.alone
     with database.write() as session:

@@ -90,7 +90,7 @@ def test_a_cluster_out_of_reach_leaves_the_job_alone_and_says_so(
                     session, spec.to_json(), spec.arch, owner_kind="service"
                 )
             )
-            claim = claims.claim_next(session, kind, owner, 60)
+            claim = claims.claim_next(session, [kind], owner, 60)
             assert claim is not None
         assert runner.run(made.id, "claim", settings, lambda: False) == 75
         with database.read() as session:
@@ -122,7 +122,7 @@ def test_an_output_folder_that_is_used_fails_the_job_at_once(
                 session, spec.to_json(), spec.arch, owner_kind="service"
             )
             owner = LeaseOwner.of_this_process("service", "claim")
-            assert claims.claim_next(session, "distillation", owner, 60)
+            assert claims.claim_next(session, ["distillation"], owner, 60)
         assert runner.run(made.id, "claim", settings, lambda: False) == 2
         with database.read() as session:
             row = distillations.get_distillation(session, made.id)

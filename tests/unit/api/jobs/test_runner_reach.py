@@ -70,7 +70,7 @@ class Service:
                 session, spec.to_json(), spec.arch, owner_kind="service"
             )
             owner = LeaseOwner.of_this_process("service", "claim")
-            assert claims.claim_next(session, "distillation", owner, 60)
+            assert claims.claim_next(session, ["distillation"], owner, 60)
         self.code = runner.run(made.id, "claim", self.settings, lambda: False)
         with self.database.read() as session:
             return distillations.get_distillation(session, made.id)
@@ -94,7 +94,7 @@ class Service:
         with self.database.write() as session:
             (row_id,) = evaluations.create_evaluations(session, [pair], model=spec.model.ref)
             owner = LeaseOwner.of_this_process("service", "claim")
-            assert claims.claim_next(session, "evaluation", owner, 60)
+            assert claims.claim_next(session, ["evaluation"], owner, 60)
         self.code = runner.run(row_id, "claim", self.settings, lambda: False)
         with self.database.read() as session:
             return evaluations.get_evaluation(session, row_id)
@@ -211,7 +211,7 @@ def test_the_teacher_of_a_latency_table(service: Service) -> None:
             session, LatencyBuild, {"teacher": {"ref": str(path)}}, stem="latency"
         ).id
         owner = LeaseOwner.of_this_process("service", "claim")
-        assert claims.claim_next(session, "latency_build", owner, 60)
+        assert claims.claim_next(session, ["latency_build"], owner, 60)
     assert runner.run(build_id, "claim", service.settings, lambda: False) == 2
     with service.database.read() as session:
         error = jobs.get_job(session, build_id, LatencyBuild).error or ""

@@ -57,7 +57,7 @@ class Place:
     def run(self, build_id: str, should_stop: Callable[[], bool] = lambda: False) -> SearchStatus:
         owner = LeaseOwner.of_this_process("service")
         with self.database.write() as session:
-            claim = claims.claim_next(session, "latency_build", owner, 60)
+            claim = claims.claim_next(session, ["latency_build"], owner, 60)
         assert claim is not None
         assert claim.job_id == build_id
         return do_job(

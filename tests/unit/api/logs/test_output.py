@@ -115,7 +115,7 @@ def test_a_runner_tells_its_log_how_its_work_failed(
             with database.write() as session:
                 if run_number == 1:
                     job_id = searches.create_search(session, spec, owner_kind="service").id
-                claim = claims.claim_next(session, "search", owner, 60)
+                claim = claims.claim_next(session, ["search"], owner, 60)
                 assert claim is not None
             finish(Child.start("search", claim, child_environment(settings), settings))
             lines = read_log(settings, job_id, 100).splitlines()

@@ -38,7 +38,7 @@ def dead_owner() -> LeaseOwner:
 def claim(database: Database, kind: str, by: LeaseOwner | None = None) -> str | None:
     with database.write() as session:
         in_question = kinds_in_question(session)
-        found = claim_next(session, kind, by or owner(), 60)
+        found = claim_next(session, [kind], by or owner(), 60)
     assert found is None or kind in in_question
     return None if found is None else found.job_id
 
@@ -47,7 +47,7 @@ def claim(database: Database, kind: str, by: LeaseOwner | None = None) -> str | 
 def test_the_oldest_first_and_each_once(database: Database, kind: str) -> None:
     ids = [make_job(database, kind, name=f"number-{i}") for i in range(3)]
     with database.read() as session:
-        assert waiting(session, kind) == ids
+        assert [one.job_id for one in waiting(session, [kind])] == ids
         assert kinds_in_question(session) == {kind}
         assert kinds_in_question(session, ids) == frozenset()
     assert [claim(database, kind) for _ in range(4)] == [*ids, None]
@@ -81,7 +81,7 @@ def test_a_dead_owners_row_is_taken_up_as_it_is(database: Database) -> None:
     with database.read() as session:
         before = events.last_event_id(session)
     with database.write() as session:
-        found = claim_next(session, "search", owner(), 60)
+        found = claim_next(session, ["search"], owner(), 60)
     assert found is not None
     assert (found.job_id, found.taken_up) == (job_id, True)
     with database.read() as session:
@@ -93,7 +93,7 @@ def test_a_lease_elsewhere_has_to_run_out(database: Database) -> None:
     job_id = make_job(database, "search", name="elsewhere")
     far = replace(owner(), host="far", token="far")
     with database.write() as session:
-        claim_next(session, "search", far, 60)
+        claim_next(session, ["search"], far, 60)
     assert claim(database, "search") is None
     with database.write() as session:
         leases.renew(session, Search, job_id, far, -1)
@@ -125,7 +125,7 @@ with open_database(Settings.from_environment(environment)) as database:
     sys.stdin.readline()
     while True:
         with database.write() as session:
-            found = claim_next(session, "search", LeaseOwner.of_this_process("service"), 600)
+            found = claim_next(session, ["search"], LeaseOwner.of_this_process("service"), 600)
         if found is None:
             break
         print(found.name, flush=True)
@@ -225,11 +225,11 @@ def test_a_death_leaves_other_peoples_rows_alone(database: Database) -> None:
 def test_what_rests_is_passed_over(database: Database, kind: str) -> None:
     first, second = (make_job(database, kind, name=name) for name in ("first", "second"))
     with database.write() as session:
-        assert waiting(session, kind, {first}) == [second]
-        found = claim_next(session, kind, owner(), 60, resting={first})
+        assert [one.job_id for one in waiting(session, [kind], {first})] == [second]
+        found = claim_next(session, [kind], owner(), 60, resting={first})
         assert found is not None
         assert found.job_id == second
-        assert claim_next(session, kind, owner(), 60, resting={first}) is None
+        assert claim_next(session, [kind], owner(), 60, resting={first}) is None
     assert claim(database, kind) == first
 
 
@@ -249,3 +249,89 @@ def test_what_has_ended_is_cleaned_up_once_nobody_holds_it(database: Database, k
         jobs.locked_job(session, over[0]).finished_at = utc_now() - timedelta(days=2)
         session.flush()
         assert sorted(ended(session, kind)) == [over[1], held]
+
+
+def turns(database: Database, most_of_a_user: int | None = None) -> list[str]:
+    with database.read() as session:
+        kinds = kinds_in_question(session)
+        found = waiting(session, kinds, most_of_a_user=most_of_a_user)
+        rows = [jobs.get_job(session, one.job_id) for one in found]
+    return [str(row.name) for row in rows]
+
+
+def asked_for(database: Database, user: str | None, kind: str, *names: str) -> None:
+    for name in names:
+        job_id = make_job(database, kind, name=name)
+        with database.write() as session:
+            jobs.get_job(session, job_id).owner = user
+
+
+def test_forty_searches_of_one_do_not_hold_up_an_evaluation_of_another(database: Database) -> None:
+    asked_for(database, "ann", "search", *(f"ann-{n}" for n in range(40)))
+    asked_for(database, "bob", "evaluation", "bob-0")
+    assert turns(database)[:3] == ["ann-0", "bob-0", "ann-1"]
+    assert claim(database, "search") is not None
+    assert turns(database)[:3] == ["bob-0", "ann-1", "ann-2"]
+
+
+def test_of_one_user_priority_counts_and_then_kinds_take_turns(database: Database) -> None:
+    for user in (None, "ann"):
+        asked_for(database, user, "search", *(f"{user}-s{n}" for n in range(3)))
+        asked_for(database, user, "distillation", f"{user}-d")
+    with database.write() as session:
+        assert jobs.set_priority(session, jobs.id_of(session, "ann-s2"), 5)
+    own = [name for name in turns(database) if name.startswith("ann")]
+    assert own == ["ann-s2", "ann-d", "ann-s0", "ann-s1"]
+    others = [name for name in turns(database) if name.startswith("None")]
+    assert others == ["None-s0", "None-d", "None-s1", "None-s2"]
+
+
+def test_so_many_of_a_user_are_at_work_at_a_time(database: Database) -> None:
+    asked_for(database, "ann", "search", "a0", "a1", "a2")
+    asked_for(database, None, "search", "n0", "n1", "n2")
+    assert turns(database, 2) == ["a0", "n0", "a1", "n1", "n2"]
+    by = owner()
+    with database.write() as session:
+        found = claim_next(session, ["search"], by, 60, most_of_a_user=1)
+    assert found is not None
+    assert found.name == "a0"
+    assert turns(database, 1) == ["n0", "n1", "n2"]
+    with database.read() as session:
+        # One whose process is gone is free again, and in nobody's way.
+        assert claims.at_work(session, leases.database_time(session)) == {("ann", "search"): 1}
+    with database.write() as session:
+        leases.release(session, Job, found.job_id, by)
+    assert turns(database, 1) == ["a0", "n0", "n1", "n2"]
+
+
+def test_a_job_that_waits_for_its_users_others_says_so(database: Database) -> None:
+    from kdnas.db.lists.job_pages import read_jobs
+    from kdnas.db.queue import coordinators
+
+    asked_for(database, "ann", "search", "a0", "a1")
+    asked_for(database, "bob", "search", "b0")
+    with database.write() as session:
+        coordinators.note_alive(session, owner(), 2, 1, 1)
+        assert claim_next(session, ["search"], owner(), 60, most_of_a_user=1)
+    with database.read() as session:
+        ids = [jobs.id_of(session, name) for name in ("a1", "b0")]
+        standing = [row["standing"] for row in read_jobs(session, ids)]
+    assert standing == [
+        "waiting in the queue: ann has 1 of 1 jobs at work",
+        "waiting in the queue",
+    ]
+    with database.write() as session:
+        coordinators.note_alive(session, owner(), 2, 0, None)  # another one bounds nobody
+    with database.read() as session:
+        assert read_jobs(session, ids)[0]["standing"] == "waiting in the queue"
+
+
+def test_parts_have_the_priority_of_who_asks_for_them(database: Database) -> None:
+    parent = make_job(database, "search", name="parent")
+    with database.write() as session:
+        jobs.set_priority(session, parent, 7)
+        part = jobs.add_job(session, Search, {}, parent_id=parent, num_proposed=0)
+        assert part.priority == 7
+        assert not jobs.set_priority(session, parent, 7)
+        assert jobs.set_priority(session, parent, -3)
+        assert part.priority == -3
