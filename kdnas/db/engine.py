@@ -110,10 +110,11 @@ def translated(url: URL) -> Iterator[None]:
     except IntegrityError:
         raise
     except (DBAPIError, sqlite3.Error) as error:  # the driver's own while a connection is set up
-        raise _worded(error, url) from error
+        raise worded(error, url) from error
 
 
-def _worded(error: DBAPIError | sqlite3.Error, url: URL) -> DatabaseError:
+def worded(error: DBAPIError | sqlite3.Error, url: URL) -> DatabaseError:
+    """Say what a driver's error means: where, what, and what to do about it."""
     reason = str(getattr(error, "orig", error))
     line = (reason.strip().splitlines() or ["no reason given"])[0]
     if url.password:

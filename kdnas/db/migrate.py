@@ -15,12 +15,21 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Table, text
+from sqlalchemy.exc import DBAPIError
 
 import kdnas
 from kdnas.db.base import Base
-from kdnas.db.engine import Database, make_engine, parse_url, prepare_folder, shown, translated
+from kdnas.db.engine import (
+    Database,
+    make_engine,
+    parse_url,
+    prepare_folder,
+    shown,
+    translated,
+    worded,
+)
 from kdnas.db.models import Search
-from kdnas.errors import DatabaseError
+from kdnas.errors import DatabaseError, SpecError, unknown_name
 from kdnas.settings import Settings
 
 METADATA = Search.metadata  # that of Base, with all tables declared
@@ -54,6 +63,11 @@ def head() -> str:
     return _revisions()[0]
 
 
+def is_known(revision: str) -> bool:
+    """Whether this program knows a revision, so that it can read a database that is there."""
+    return revision in _revisions()
+
+
 def current(database_url: str) -> str | None:
     """The revision of a database, None if it is empty.
 
@@ -71,20 +85,41 @@ def upgrade(database_url: str) -> tuple[str | None, str]:
         The revisions before and after.
 
     Raises:
-        DatabaseError: out of reach, newer than this program, or full.
+        DatabaseError: out of reach, newer than this program, or full; or a migration failed, and
+            the database is as it was.
     """
     with _connected(database_url, writes=True) as connection:
-        before, config = _known_revision(connection), _config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
-        if connection.dialect.name == "sqlite":
-            broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
-            if broken:
-                raise DatabaseError(
-                    f"migration left {len(broken)} rows without their parent, the first in table "
-                    f"{broken[0][0]}; nothing was changed, please report it"
-                )
+        before = _known_revision(connection)
+        with _all_or_nothing(connection, before, head()) as config:
+            command.upgrade(config, "head")
     return before, head()
+
+
+def downgrade(database_url: str, revision: str) -> tuple[str, str]:
+    """Take a database back to an older revision, for the program that knows no newer one.
+
+    What only newer revisions have a place for is lost, and no other row.
+
+    Returns:
+        The revisions before and after.
+
+    Raises:
+        SpecError: there is no such revision, or the database is not above it.
+        DatabaseError: as of :func:`upgrade`.
+    """
+    if not is_known(revision):
+        raise SpecError(unknown_name("revision", revision, _revisions()))
+    with _connected(database_url, writes=True) as connection:
+        before = _known_revision(connection)
+        if before is None or _revisions().index(before) >= _revisions().index(revision):
+            state = f"at revision {before}" if before else "empty"
+            raise SpecError(
+                f"database {shown(connection.engine.url)} is {state}, which is not above "
+                f"{revision}; ask `kdnas db current`"
+            )
+        with _all_or_nothing(connection, before, revision) as config:
+            command.downgrade(config, revision)
+    return before, revision
 
 
 def add_tables(database_url: str, tables: Sequence[type[Base]]) -> None:
@@ -167,9 +202,41 @@ def _connected(database_url: str, *, writes: bool) -> Iterator[Connection]:
         engine.dispose()
 
 
+@contextmanager
+def _all_or_nothing(connection: Connection, before: str | None, after: str) -> Iterator[Config]:
+    """Migrate in the transaction of a connection; whatever is raised there undoes all of it.
+
+    That holds on SQLite as well, since its driver is kept from committing before a DDL statement
+    (``engine._set_up_sqlite``).
+    """
+    config = _config()
+    config.attributes["connection"] = connection
+    try:
+        yield config
+        if connection.dialect.name == "sqlite":
+            broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+            if broken:
+                raise DatabaseError(
+                    f"{len(broken)} rows were left without their parent, the first in table "
+                    f"{broken[0][0]}"
+                )
+    except Exception as error:
+        url = connection.engine.url
+        if isinstance(error, DBAPIError):
+            reason = str(worded(error, url))
+        else:
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = f"database {shown(url)}: {said}"
+        state = f"is still at revision {before}" if before else "is as it was"
+        raise DatabaseError(
+            f"{reason}. The migration to revision {after} was undone, and the database {state}: "
+            "see to the reason and try again, or go on with the kdnas that it came from"
+        ) from error
+
+
 def _known_revision(connection: Connection) -> str | None:
     revision = MigrationContext.configure(connection).get_current_revision()
-    if revision is not None and revision not in _revisions():
+    if revision is not None and not is_known(revision):
         raise DatabaseError(
             f"database {shown(connection.engine.url)} is at revision {revision}, which kdnas "
             f"{kdnas.__version__} does not know (it knows up to {head()}); install a newer kdnas, "

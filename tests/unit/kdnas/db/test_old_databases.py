@@ -91,6 +91,20 @@ def test_an_old_database_is_migrated_with_all_its_rows(old_url: str) -> None:
     assert after["jobs"] == sum(before[table] for table in kinds)
 
 
+def test_a_downgrade_keeps_all_rows(old_url: str) -> None:
+    """To the revision that it came from; of the newest one, to the revision before."""
+    came_from, before = str(migrate.current(old_url)), row_counts(old_url)
+    migrate.upgrade(old_url)
+    is_newest = came_from == migrate.head()
+    back_to = migrate._revisions()[1] if is_newest else came_from
+    assert migrate.downgrade(old_url, back_to) == (migrate.head(), back_to)
+    after = row_counts(old_url)
+    expected = {name: before[name] for name in after} if is_newest else before
+    assert after == expected
+    migrate.upgrade(old_url)
+    assert migrate.check(old_url) == []
+
+
 def test_requests_of_an_old_database_are_read(old_url: str) -> None:
     """Also of searches, whose controllers had no options of their own before revision 0012."""
     before = str(migrate.current(old_url))
