@@ -11,7 +11,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,8 @@ def move_into_place(draft: Path, target: Path) -> None:
                 return
             # Damaged: move it out of the way in one step, readers keep their open files.
             broken = target.with_name(f"{DRAFT_PREFIX}{uuid.uuid4().hex}")
-            target.rename(broken)
+            with suppress(FileNotFoundError):  # somebody else did
+                target.rename(broken)
             shutil.rmtree(broken, ignore_errors=True)
         else:
             return

@@ -49,6 +49,8 @@ class Settings:
             (``KDNAS_MAX_RUNNING_PER_USER``); None bounds nobody.
         trusted_proxies: networks of proxies whose word counts, for whom they ask
             (``KDNAS_TRUSTED_PROXIES``, addresses or networks separated by ``,``).
+        keep_events_days: so long events of jobs that are over are kept
+            (``KDNAS_KEEP_EVENTS_DAYS``); None keeps all.
         webhook_url: is told when a search or a distillation ends (``KDNAS_WEBHOOK_URL``).
         webhook_secret: signs what it is told (``KDNAS_WEBHOOK_SECRET``).
         confined: this process works for the service, so that what its work names has to lie below
@@ -70,6 +72,7 @@ class Settings:
     max_running: int | None = None
     max_running_of_a_user: int | None = None
     trusted_proxies: tuple[Network, ...] = ()
+    keep_events_days: int | None = None
     webhook_url: str | None = None
     webhook_secret: str | None = field(default=None, repr=False)
     database_patience_seconds: float = DATABASE_PATIENCE_SECONDS
@@ -101,6 +104,9 @@ class Settings:
             ),
             trusted_proxies=_networks(
                 "KDNAS_TRUSTED_PROXIES", env.get("KDNAS_TRUSTED_PROXIES", "")
+            ),
+            keep_events_days=_count(
+                "KDNAS_KEEP_EVENTS_DAYS", env.get("KDNAS_KEEP_EVENTS_DAYS") or None
             ),
             webhook_url=env.get("KDNAS_WEBHOOK_URL") or None,
             webhook_secret=env.get("KDNAS_WEBHOOK_SECRET") or None,

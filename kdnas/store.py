@@ -10,12 +10,14 @@ of one fingerprint never mix their files, and the manifest decides whose are rea
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +41,12 @@ from kdnas.artefact import (
     wrong_size,
 )
 from kdnas.errors import NotFoundError, StoreError
+from kdnas.in_use import REMOVED_PREFIX, note_use
 from kdnas.records import fingerprint as fingerprint_of
 from kdnas.settings import Settings
 
+MADE_OF = "made_of"
+"""Key of an artefact's metadata: names of those that it can be made again from."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
@@ -145,8 +150,10 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     def has(self, kind: str, fingerprint: str) -> bool:
-        """True if the artefact is there, whole."""
+        """True if the artefact is there, whole; in a local store it counts as used then."""
         with disk_errors(f"cannot reach the store {self.url}"):
+            if self.is_local:
+                return note_use(Path(self._at(kind, fingerprint)) / MANIFEST)
             return bool(self._fs.exists(f"{self._at(kind, fingerprint)}/{MANIFEST}"))
 
     def manifest(self, kind: str, fingerprint: str) -> Manifest:
@@ -170,7 +177,8 @@ class Store:
     def fetch(self, kind: str, fingerprint: str) -> Path:
         """Return a local folder with the artefact's files.
 
-        A local store's own folder is returned after its files' sizes are checked. From a remote
+        It is kept from being cleaned away as long as this process lives (``kdnas.in_use``). A local
+        store's own folder is returned after its files' sizes are checked. From a remote
         store every file is downloaded once and verified by its SHA-256; other processes that ask
         for it at the same time wait.
 
@@ -180,18 +188,21 @@ class Store:
         """
         if self.is_local:
             folder = Path(self._at(kind, fingerprint))
+            with disk_errors(f"cannot read {folder}"):
+                note_use(folder / MANIFEST, hold=True)
             manifest = self.manifest(kind, fingerprint)
             if problem := wrong_size(folder, manifest):
                 raise StoreError(f"{folder} is damaged: {problem}; remove it and store it again")
             return folder
         folder = self.cache_dir / kind / _checked(fingerprint)
-        if is_whole(folder):
+        if note_use(folder / MANIFEST, hold=True) and is_whole(folder):
             return folder
         with disk_errors(f"cannot write to {folder}"):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(folder.parent / f".{fingerprint}.lock"):
                 if not is_whole(folder):
                     self._download(self.manifest(kind, fingerprint), folder)
+                note_use(folder / MANIFEST, hold=True)
         return folder
 
     def remember(self, kind: str, key: str, fingerprint: str) -> None:
@@ -272,6 +283,69 @@ class Store:
             with suppress(FileNotFoundError):
                 self._fs.rm(folder, recursive=True)
 
+    def folders(self, kind: str) -> list[Path]:
+        """Folders of a kind's artefacts on this machine, whole or damaged.
+
+        They are the store's own, if it is local, else those that were fetched from it. What is a
+        draft, or was taken away, is not among them.
+        """
+        found = self._drafts(kind).glob("*/")
+        return sorted(folder for folder in found if _NAME.fullmatch(folder.name))
+
+    def remains(self, kind: str) -> list[Path]:
+        """Drafts of a kind on this machine, and what was taken away and not deleted yet."""
+        parent = self._drafts(kind)
+        return sorted([*parent.glob(f"{DRAFT_PREFIX}*"), *parent.glob(f"{REMOVED_PREFIX}*")])
+
+    def notes(self, kind: str) -> dict[str, str]:
+        """Read what :meth:`remember` has noted in a local store: key → artefact."""
+        found = {}
+        for path in Path(self._root).joinpath(f"{_checked(kind)}-keys").glob("*"):
+            if _NAME.fullmatch(path.name):
+                with suppress(FileNotFoundError):  # somebody else has just removed it
+                    found[path.name] = path.read_text("utf-8", "replace")
+        return found
+
+    def note_file(self, kind: str, key: str) -> Path:
+        """Where a local store keeps a note."""
+        return Path(self._note(kind, key))
+
+    def local_folder(self, kind: str, name: str) -> Path | None:
+        """Where ``<kind>/<name>`` is on this machine; None in a store elsewhere."""
+        return Path(self._at(kind, name)) if self.is_local else None
+
+    def names(self, kind: str) -> list[str]:
+        """Names of all that lies directly below a kind, wherever the store is.
+
+        Raises:
+            StoreError: the store is out of reach.
+        """
+        folder = f"{self._root}/{_checked(kind)}"
+        with self._remote_errors(f"cannot list {folder} in {self.url}"):
+            self._fs.invalidate_cache(folder)
+            try:
+                found = self._fs.ls(folder, detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        named = (str(path).rstrip("/").rpartition("/")[2] for path in found)
+        return sorted(name for name in named if _NAME.fullmatch(name))
+
+    def extent(self, kind: str, name: str) -> tuple[int, float | None]:
+        """Bytes of all below ``<kind>/<name>``, and when it last changed (seconds since 1970).
+
+        The moment is None where the store does not say.
+
+        Raises:
+            StoreError: the store is out of reach.
+        """
+        folder = self._at(kind, name)
+        with self._remote_errors(f"cannot read {folder} in {self.url}"):
+            found = self._fs.find(folder, detail=True)
+        return (
+            sum(int(about.get("size") or 0) for about in found.values()),
+            max(map(_changed, found.values()), key=lambda moment: moment or math.inf, default=0.0),
+        )
+
     def _at(self, kind: str, fingerprint: str) -> str:
         return f"{self._root}/{_checked(kind)}/{_checked(fingerprint)}"
 
@@ -338,6 +412,20 @@ class Store:
 
 def _protocols(fs: Any) -> tuple[str, ...]:
     return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
+
+
+def _changed(about: Mapping[str, Any]) -> float | None:
+    """When a file of a file system changed; each has a name and a form of its own for that."""
+    for word in ("mtime", "LastModified", "last_modified", "updated", "created"):
+        value = about.get(word)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str):
+            with suppress(ValueError):
+                return datetime.fromisoformat(value).timestamp()
+    return None
 
 
 def _checked(name: str) -> str:

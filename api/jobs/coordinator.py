@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import timedelta
 
 import psutil
 import structlog
@@ -28,18 +29,22 @@ from api.jobs.registry import add_tables_of_packages, kinds
 from api.jobs.webhook import Webhook
 from api.logs.output import Output
 from api.logs.writer import publish_what_was_left
+from kdnas.db.base import utc_now
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
 from kdnas.db.queue import claims, coordinators, leases
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.queue.transitions import stop_wish
 from kdnas.db.repository import jobs
+from kdnas.db.repository.retention import remove_old_events
 from kdnas.errors import DatabaseError, NotFoundError, StoreError
 from kdnas.settings import Settings
 
 POLL_SECONDS = 0.25
 LOOK_SECONDS = 2.0
 CLEAN_SECONDS = 30.0
+FORGET_SECONDS = 24 * 3600.0
+"""Between two removals of old events, if KDNAS_KEEP_EVENTS_DAYS wants any."""
 TROUBLE_SECONDS = 2.0
 """Pause after an error, such as a database that is out of reach."""
 CLAIM_SECONDS = 60.0
@@ -133,6 +138,7 @@ class Coordinator:
 
     def _run(self) -> None:
         looked = cleaned = -CLEAN_SECONDS
+        forgot = -FORGET_SECONDS
         while not self._stopping.wait(POLL_SECONDS):
             try:
                 self._reap()
@@ -146,6 +152,9 @@ class Coordinator:
                 if now - cleaned >= CLEAN_SECONDS:
                     cleaned = now
                     self._clean_up()
+                if now - forgot >= FORGET_SECONDS:
+                    forgot = now
+                    self._remove_old_events()
                 self._start_what_waits()
             except DatabaseError as error:
                 log.error("database out of reach", reason=str(error))
@@ -234,6 +243,13 @@ class Coordinator:
             for job_id in set(ended) - self._cleaned:
                 kind.clean_up(job_id, self._database, self._settings)
                 self._cleaned.add(job_id)
+
+    def _remove_old_events(self) -> None:
+        days = self._settings.keep_events_days
+        if days is not None:
+            before = utc_now() - timedelta(days=days)
+            count = remove_old_events(self._database, before, self._stopping.is_set)
+            log.info("old events removed", count=count, before=before.isoformat())
 
     def _reap(self, draining: bool = False) -> None:
         """See to runners that have ended; if the database is out of reach, again later."""

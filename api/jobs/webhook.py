@@ -28,6 +28,7 @@ from kdnas.db.models import FINAL_STATUSES
 from kdnas.db.records import EventRecord
 from kdnas.db.repository import jobs
 from kdnas.db.repository.events import append_event, events_since, last_event, last_event_id
+from kdnas.db.repository.retention import WEBHOOK_POSITIONS
 from kdnas.errors import DatabaseError, NotFoundError, SpecError
 from kdnas.settings import Settings
 
@@ -36,7 +37,7 @@ TIMEOUT_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 300.0
 TOLD_FOR = timedelta(days=1)
-_ENABLED, _TOLD, _GIVEN_UP = "webhook_enabled", "webhook_delivered", "webhook_given_up"
+_ENABLED, _TOLD, _GIVEN_UP = WEBHOOK_POSITIONS
 _AGAIN: Final = {408, 425, 429}
 
 log = structlog.get_logger("kdnas.webhook")
@@ -115,7 +116,7 @@ class Webhook:
 
     def _last_told(self) -> int | None:
         with self._database.read() as session:
-            found = last_event(session, (_ENABLED, _TOLD, _GIVEN_UP))
+            found = last_event(session, WEBHOOK_POSITIONS)
         return None if found is None else int(found.payload["event"])
 
     def _tell(self, event: EventRecord) -> bool:

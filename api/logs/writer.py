@@ -213,7 +213,7 @@ def publish_what_was_left(settings: Settings, database: Database) -> None:
         StoreError: the store is out of reach; they stay.
         DatabaseError: nobody can say which jobs there are; they stay.
     """
-    for path in sorted((settings.home / JOBS).glob(f"*/{FILE}")):
+    for path in sorted((settings.home / JOBS).glob(f"[!.]*/{FILE}")):
         job_log = JobLog.of(settings, path.parent.name)
         with database.read() as session:
             is_job = jobs.status_of(session, job_log.job_id) is not None

@@ -18,7 +18,7 @@ from kdnas.models.families import family_of
 from kdnas.models.start.states import FORMAT, TeacherStates, collect_states
 from kdnas.models.teacher import TeacherHandle, load_teacher_model
 from kdnas.records import TeacherShape, fingerprint
-from kdnas.store import Store
+from kdnas.store import MADE_OF, Store
 
 KIND = "teacher-states"
 _CALIBRATION = 7  # tells this choice from others; a training of seed 7 draws alike
@@ -103,7 +103,9 @@ def calibration_states(
             if not store.has(KIND, name):
                 with store.create(KIND) as draft:
                     _collect(teacher, model, corpus, tokens, device, draft.folder)
-                    draft.publish(name, {"teacher": teacher.ref, "tokens": tokens})
+                    made_of = [teacher.fingerprint, corpus.fingerprint]
+                    about = {"teacher": teacher.ref, "tokens": tokens, MADE_OF: made_of}
+                    draft.publish(name, about)
     return TeacherStates(store.fetch(KIND, name))
 
 

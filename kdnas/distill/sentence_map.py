@@ -21,7 +21,7 @@ from kdnas.models.pooling import Pooling
 from kdnas.models.start.linear import least_squares
 from kdnas.models.teacher import TeacherHandle
 from kdnas.records import fingerprint
-from kdnas.store import Store
+from kdnas.store import MADE_OF, Store
 
 KIND = "teacher-sentences"
 FORMAT = 1
@@ -107,7 +107,8 @@ class SentenceMaps:
                     with store.create(KIND) as draft:
                         found = self._embeddings(model, self._pooling)
                         save_array(draft.folder / _FILE, found.cpu().numpy())
-                        draft.publish(name, {"teacher": teacher.ref})
+                        made_of = [teacher.fingerprint, self._corpus.fingerprint]
+                        draft.publish(name, {"teacher": teacher.ref, MADE_OF: made_of})
         return torch.from_numpy(np.load(store.fetch(KIND, name) / _FILE))
 
     def _embeddings(self, model: nn.Module, pooling: Pooling) -> Tensor:

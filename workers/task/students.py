@@ -41,7 +41,7 @@ from kdnas.specs.task_student import (
     StudentFolder,
     StudentOfSpace,
 )
-from kdnas.store import Store
+from kdnas.store import MADE_OF, Store
 from kdnas.taskspecific.methods.base import NetworkShape
 from kdnas.taskspecific.networks import LayeredNetwork, SequenceNetwork, TransformerNetwork
 
@@ -240,7 +240,8 @@ def started_student(
                 with quiet_transformers():
                     student.save_pretrained(draft.folder)  # type: ignore[operator]
                 copy_tokenizer(teacher, draft.folder)
-                draft.publish(key, {"teacher": teacher.ref, "architecture": str(choice)})
+                about = {"teacher": teacher.ref, "architecture": str(choice)}
+                draft.publish(key, {**about, MADE_OF: [teacher.fingerprint]})
     return replace(prepare_teacher(str(store.fetch(START_KIND, key))), ref=str(choice))
 
 

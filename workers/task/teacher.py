@@ -20,7 +20,7 @@ from kdnas.evaluation.settings import FinetuneSettings, published_settings
 from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
 from kdnas.specs.task_distillation import TaskTeacherSpec
-from kdnas.store import Store
+from kdnas.store import MADE_OF, Store
 
 KIND = "task-teacher"
 """Kind of teachers that were fine-tuned for a task, in the store."""
@@ -181,5 +181,6 @@ def _stored(folder: Path, origin: TeacherHandle, data: TaskData, store: Store) -
     if not store.has(KIND, name):
         with store.create(KIND) as draft:
             shutil.copytree(folder, draft.folder, dirs_exist_ok=True)
-            draft.publish(name, {"ref": origin.ref, "task": data.task.name})
+            about = {"ref": origin.ref, "task": data.task.name}
+            draft.publish(name, {**about, MADE_OF: [origin.fingerprint]})
     return name

@@ -1,0 +1,1 @@
+"""Finding and removing what nothing needs any more: ``kdnas gc``."""
