@@ -180,7 +180,7 @@ def test_files_of_jobs_that_are_gone_or_over(place: Place) -> None:
     with place.database.write() as session:
         leases.acquire(session, Job, held, owner, 600)
     gone, mentioned = (place.job("failed", kind="evaluation") for _ in range(2))
-    place.job("paused", f"/home/task-distillations/{mentioned}/kd-seed0/model")
+    place.job("paused", f"/data/task-distillations/{mentioned}/kd-seed0/model")
     for job_id in (gone, mentioned):
         place.delete(job_id)
     for job_id in (paused, over, held, gone, mentioned):

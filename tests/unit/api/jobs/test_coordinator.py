@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from api.jobs import coordinator as module
 from api.jobs.children import child_environment
@@ -266,6 +267,31 @@ def test_on_a_cluster_evaluations_leave_room_for_what_runs_there(
             searches.create_search(session, SPEC, name=f"s{number}", owner_kind="service")
     Coordinator(replace(settings, ray_address="10.0.0.5:6379"), database)._start_what_waits()
     assert sorted(started) == 2 * ["evaluation"] + 3 * ["search"]
+
+
+def test_old_events_are_removed_if_a_setting_wants_that(
+    settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = queue(database, "old")
+    with database.write() as session:
+        jobs.set_status(session, search, "cancelled")
+        session.execute(text("UPDATE events SET created_at = '2020-01-01 00:00:00'"))
+
+    def count() -> int:
+        with database.read() as session:
+            return len(events.events_since(session))
+
+    monkeypatch.setattr(module, "CLEAN_SECONDS", 0.05)
+    monkeypatch.setattr(module, "FORGET_SECONDS", 0.05)
+    for days, left in ((None, 2), (30, 1)):
+        made = Coordinator(replace(settings, keep_events_days=days), database, max_running=1)
+        made.start()
+        if days is None:
+            time.sleep(1)
+        else:
+            wait_until(lambda: count() == 1)
+        made.stop(5)
+        assert count() == left
 
 
 def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Database) -> None:

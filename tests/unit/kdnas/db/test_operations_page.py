@@ -78,9 +78,9 @@ def lose_all_events(url: str) -> None:
 
 
 def test_the_page_has_the_commands_that_are_run_here() -> None:
-    run_here = {"What belongs to a backup": 2, "PostgreSQL": 2, "Upgrading": 4}
+    run_here = {"What belongs to a backup": 2, "PostgreSQL": 2, "Upgrading": 4, "Cleaning up": 1}
     assert {heading: len(blocks(heading)) for heading in run_here} == run_here
-    assert len(re.findall(r"^```sh$", PAGE, re.MULTILINE)) >= sum(run_here.values())
+    assert len(re.findall(r"^```", PAGE, re.MULTILINE)) == 2 * sum(run_here.values())
 
 
 def test_an_installation_on_sqlite_is_backed_up_and_restored(tmp_path: Path) -> None:
@@ -125,6 +125,7 @@ def test_a_postgres_is_dumped_and_restored(postgres_url: str, tmp_path: Path) ->
             connection.execute("DROP DATABASE IF EXISTS kdnas_restored WITH (FORCE)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dialect", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
 )
@@ -145,3 +146,17 @@ def test_an_upgrade_and_the_way_back(
     assert row_counts(shell.url) == before
     migrate.upgrade(shell.url)
     assert migrate.check(shell.url) == []
+
+
+@pytest.mark.slow
+def test_cleaning_up(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    read_back(OLD / f"{BEFORE}.db.gz", shell.url)
+    log = shell.home / "jobs" / "0000000000000000" / "log.txt"
+    log.parent.mkdir(parents=True)
+    log.write_text("of a job that was deleted", "utf-8")
+    for path in (log, log.parent):
+        os.utime(path, (0, 0))
+    (cleaning,) = blocks("Cleaning up")
+    assert "removed" in shell.run(cleaning)
+    assert not log.parent.exists()

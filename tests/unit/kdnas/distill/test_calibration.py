@@ -15,6 +15,7 @@ import pytest
 from kdnas.corpus.tokenized import build_corpus
 from kdnas.distill import calibration
 from kdnas.distill.calibration import (
+    KIND,
     calibration_problem,
     calibration_sequences,
     calibration_states,
@@ -25,7 +26,7 @@ from kdnas.errors import CorpusError, StoreError
 from kdnas.models.start.states import TeacherStates
 from kdnas.models.teacher import load_teacher_model
 from kdnas.specs.parts import CorpusSpec
-from kdnas.store import Store
+from kdnas.store import MADE_OF, Store
 from kdnas.testing.small_disk import small_disk
 from kdnas.testing.tiny_lab import TinyLab
 
@@ -82,6 +83,8 @@ def test_states_are_collected_once(lab: TinyLab, store: Store, collected: list[P
     assert len(collected) == 1
     assert first.folder == second.folder
     assert TOKENS <= first.num_tokens < TOKENS + 24  # at most one sequence more
+    made_of = store.manifest(KIND, first.folder.name).metadata[MADE_OF]
+    assert made_of == [lab.teacher.fingerprint, lab.corpus.fingerprint]
 
 
 def test_another_process_takes_what_is_there(lab: TinyLab) -> None:

@@ -13,7 +13,7 @@ from kdnas.distill import sentence_map
 from kdnas.distill.sentence_map import KIND, SentenceMaps, shortened
 from kdnas.models.pooling import Pooling
 from kdnas.models.teacher import load_teacher_model
-from kdnas.store import Store
+from kdnas.store import MADE_OF, Store
 from kdnas.testing.tiny_lab import TinyLab
 
 
@@ -45,4 +45,8 @@ def test_the_teacher_embeds_them_once(
     assert len(runs) == 4
     maps("cls")  # other embeddings
     assert len(runs) == 6
-    assert len(list((tmp_path / "store" / KIND).iterdir())) == 2
+    folders = store.folders(KIND)
+    assert len(folders) == 2
+    for folder in folders:
+        made_of = store.manifest(KIND, folder.name).metadata[MADE_OF]
+        assert made_of == [lab.teacher.fingerprint, lab.corpus.fingerprint]

@@ -14,10 +14,11 @@ from kdnas.evaluation.data.splitting import for_tuning
 from kdnas.evaluation.finetuning.run import finetune
 from kdnas.evaluation.finetuning.saving import read_saved_task
 from kdnas.models.teacher import TeacherHandle
+from kdnas.store import MADE_OF
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab
 from workers.task import teacher as task_teacher
 from workers.task.request import CheckedTask, check_task
-from workers.task.teacher import has_head, settings_of, tuned_teacher
+from workers.task.teacher import KIND, has_head, settings_of, tuned_teacher
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,9 @@ def test_it_is_tuned_once_and_found_afterwards(
     first = tuned(lab, tmp_path)
     assert first is not None
     assert has_head(first)
+    origin = check_task(lab.classification(), lab.store(tmp_path)).teacher.fingerprint
+    manifest = lab.store(tmp_path).manifest(KIND, first.folder.name)
+    assert manifest.metadata[MADE_OF] == [origin]
     assert first.ref.endswith("fine-tuned on SST-2")
     again = tuned(lab, tmp_path)
     assert again is not None
