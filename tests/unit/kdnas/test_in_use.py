@@ -59,12 +59,15 @@ def test_what_was_used_lately_stays(sign: Path) -> None:
 
 def test_what_a_living_process_holds_stays_until_it_is_dead(sign: Path) -> None:
     command = [sys.executable, "-c", HOLDS, str(sign)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
         assert process.stdout is not None
         assert process.stdout.readline() == "True\n"
         assert is_held(sign)
         assert take_away(sign, time.time() + 60) is None
+    finally:
         process.send_signal(signal.SIGKILL)
+        process.communicate()
     assert not is_held(sign)
     assert take_away(sign, time.time() + 60) is not None
 
