@@ -12,6 +12,7 @@ from kdnas.architecture import Architecture
 from kdnas.records import JobRecord, Losses, MemberRole, PipelineStage, Role
 
 OwnerKind = Literal["cli", "service"]
+DeliveryStatus = Literal["pending", "delivered", "given_up"]
 Record = TypeVar("Record")
 
 
@@ -195,3 +196,30 @@ class EventRecord:
     job_id: str | None
     root_job_id: str | None
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewDelivery:
+    """A message of a webhook that is to be sent: which end of which job it tells, and its body.
+
+    ``created_at`` is when the job ended.
+    """
+
+    event_id: int
+    type: str
+    kind: str
+    job_id: str
+    job_name: str | None
+    job_status: str
+    body: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDelivery:
+    """A message of a webhook that its claimer may send now; ``attempt`` counts from 1."""
+
+    id: str
+    event_id: int
+    body: str
+    attempt: int

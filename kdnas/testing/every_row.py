@@ -27,6 +27,7 @@ from kdnas.db.engine import Database, Session, parse_url
 from kdnas.db.models.values import (
     ATTEMPT_OUTCOMES,
     CANDIDATE_STATUSES,
+    DELIVERY_STATUSES,
     FINAL_STATUSES,
     MEMBER_ROLES,
     OWNER_KINDS,
@@ -169,6 +170,7 @@ def fill(session: Session) -> None:
             num_running=1,
             started_at=BEGAN,
             seen_at=BEGAN,
+            webhook_url="https://example.org/hook",
         ),
         m.Token(
             id="anna000001",
@@ -190,6 +192,7 @@ def fill(session: Session) -> None:
             revoked_at=BEGAN + timedelta(days=1),
             created_at=BEGAN,
         ),
+        *(_delivery(number, status) for number, status in enumerate(DELIVERY_STATUSES, start=1)),
         m.IdempotencyKey(
             route="POST /api/v1/searches",
             key="key-1",
@@ -206,6 +209,30 @@ def fill(session: Session) -> None:
             response=None,
             created_at=BEGAN,
         ),
+    )
+
+
+def _delivery(number: int, status: str) -> m.WebhookDelivery:
+    """A message of a webhook about a search that was deleted since."""
+    is_over = status != "pending"
+    return m.WebhookDelivery(
+        id=f"delivery-{status}",
+        event_id=number,
+        type="search_status",
+        kind="search",
+        job_id=f"gone-{number}",
+        job_name=f"gone-{number}",
+        job_status="succeeded",
+        url="https://example.org/hook",
+        body=f'{{"event": {number}}}',
+        status=status,
+        num_attempts=2,
+        detail="the receiver answered 204" if status == "delivered" else "Connection refused",
+        created_at=BEGAN,
+        last_attempt_at=BEGAN + timedelta(seconds=4),
+        next_attempt_at=None if is_over else BEGAN + timedelta(seconds=6),
+        give_up_at=BEGAN + timedelta(days=1),
+        finished_at=BEGAN + timedelta(seconds=5) if is_over else None,
     )
 
 

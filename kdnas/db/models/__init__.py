@@ -15,7 +15,7 @@
           │                                 └─ evaluations
           ├─ job_labels
           └─ events
-    coordinators · grids · idempotency_keys · tokens
+    coordinators · grids · idempotency_keys · tokens · webhook_deliveries
 """
 
 from kdnas.db.models.distillations import (
@@ -37,7 +37,13 @@ from kdnas.db.models.searches import (
     Search,
     SearchState,
 )
-from kdnas.db.models.service import CoordinatorRow, Event, IdempotencyKey, Token
+from kdnas.db.models.service import (
+    CoordinatorRow,
+    Event,
+    IdempotencyKey,
+    Token,
+    WebhookDelivery,
+)
 from kdnas.db.models.sweeps import Sweep, SweepState
 from kdnas.db.models.task_distillations import TaskDistillation, TaskDistillationRun
 from kdnas.db.models.values import CANDIDATE_STATUSES, FINAL_STATUSES, STATUSES
@@ -74,5 +80,6 @@ __all__ = [
     "TaskDistillation",
     "TaskDistillationRun",
     "Token",
+    "WebhookDelivery",
     "kind_of",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+from kdnas.db.records import DeliveryStatus
 from kdnas.records import CandidateStatus, MemberRole, PipelineStage, Role, SearchStatus
 
 STATUSES: tuple[str, ...] = get_args(SearchStatus)
@@ -13,4 +14,5 @@ OWNER_KINDS = ("cli", "service")
 PIPELINE_STAGES: tuple[str, ...] = get_args(PipelineStage)
 MEMBER_ROLES: tuple[str, ...] = get_args(MemberRole)
 ROLES: tuple[str, ...] = get_args(Role)
+DELIVERY_STATUSES: tuple[str, ...] = get_args(DeliveryStatus)
 ATTEMPT_OUTCOMES = ("succeeded", "failed", "stopped", "interrupted")

@@ -23,8 +23,18 @@ def note_alive(
     max_running: int,
     num_running: int,
     max_of_a_user: int | None = None,
+    webhook_url: str | None = None,
 ) -> None:
-    """Write down that a coordinator looks after the queue, and how much it has to do."""
+    """Write down that a coordinator looks after the queue, how much it has to do, and its webhook.
+
+    Args:
+        session: of a write transaction.
+        owner: the coordinator.
+        max_running: so many jobs at a time.
+        num_running: so many at present.
+        max_of_a_user: so many of a user's at a time; None bounds nobody.
+        webhook_url: what it tells ends to, without credentials and query.
+    """
     now = leases.database_time(session)
     session.execute(delete(CoordinatorRow).where(CoordinatorRow.seen_at < now - FORGOTTEN))
     session.merge(
@@ -35,6 +45,7 @@ def note_alive(
             max_running=max_running,
             max_of_a_user=max_of_a_user,
             num_running=num_running,
+            webhook_url=webhook_url,
             seen_at=now,
         )
     )
@@ -48,17 +59,24 @@ def note_gone(session: Session, owner: LeaseOwner) -> None:
 def count_alive(session: Session, now: datetime | None = None) -> int:
     """How many coordinators look after the queue at a moment of the database's clock, or now."""
     query = select(func.count()).select_from(CoordinatorRow)
-    return session.scalar(query.where(_is_alive(session, now))) or 0
+    return session.scalar(query.where(_alive_at(now or leases.database_time(session)))) or 0
 
 
 def most_of_a_user(session: Session, now: datetime | None = None) -> int | None:
     """How many jobs of a user are at work at a time; None if nothing bounds them."""
-    query = select(CoordinatorRow.max_of_a_user).where(_is_alive(session, now))
-    bounds = session.scalars(query).all()
+    alive = _alive_at(now or leases.database_time(session))
+    bounds = session.scalars(select(CoordinatorRow.max_of_a_user).where(alive)).all()
     known = [bound for bound in bounds if bound is not None]
     return max(known) if known and len(known) == len(bounds) else None
 
 
-def _is_alive(session: Session, now: datetime | None) -> ColumnElement[bool]:
-    since = (now or leases.database_time(session)) - timedelta(seconds=SILENT_SECONDS)
-    return CoordinatorRow.seen_at >= since
+def webhook_urls(session: Session) -> list[str]:
+    """What the coordinators that look after the queue tell ends to, each once."""
+    query = select(CoordinatorRow.webhook_url).where(
+        CoordinatorRow.webhook_url.is_not(None), _alive_at(leases.database_time(session))
+    )
+    return sorted({url for url in session.scalars(query) if url is not None})
+
+
+def _alive_at(now: datetime) -> ColumnElement[bool]:
+    return CoordinatorRow.seen_at >= now - timedelta(seconds=SILENT_SECONDS)
