@@ -50,6 +50,7 @@ PAGES: tuple[tuple[str, str, str | None], ...] = (
     ("/evaluations/new", "evaluation_new", None),
     ("/latency/new", "latency_new", None),
     ("/latency", "latency", None),
+    ("/webhook-deliveries", "webhook_deliveries", None),
 )
 """Path of a page, its template and script, and the kind of job that it shows."""
 

@@ -9,6 +9,7 @@ const OF_EVERY_KIND = ["created", "status", "preparing", "progress", "warning", 
 const OF_SOME = [
   "episode_started", "attempts_started", "attempts_interrupted", "candidate_finished", "episode_finished",
   "task_distillation_trial", "task_distillation_run", "pipeline_stage", "pipeline_members",
+  "webhook_delivered", "webhook_given_up",
 ];
 const TYPES = [
   ...Object.keys(JSON.parse(document.body.dataset.kinds)).flatMap((kind) => OF_EVERY_KIND.map((what) => `${kind}_${what}`)),

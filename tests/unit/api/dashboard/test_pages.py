@@ -27,6 +27,7 @@ PAGES = [
     "/evaluations",
     "/evaluations/new",
     "/latency",
+    "/webhook-deliveries",
 ]
 
 
