@@ -15,6 +15,8 @@ import psutil
 from api.http.readiness import check_cluster, check_disk
 from api.http.security import check_address, check_tokens, is_loopback
 from api.http.server import listen
+from api.webhook.signing import ADVICE
+from api.webhook.telling import read_settings
 from kdnas.db import migrate
 from kdnas.db.engine import Database, parse_url, shown
 from kdnas.db.records import TokenRecord
@@ -57,6 +59,7 @@ def diagnose(settings: Settings, host: str, port: int) -> list[Finding]:
         _machine(),
         *_data_roots(settings),
         _tokens(settings),
+        _webhook(settings),
         _port(settings, host, port),
     ]
 
@@ -196,6 +199,17 @@ def _issued(settings: Settings) -> list[TokenRecord]:
         return []
     with Database(url) as database, database.read() as session:
         return list_tokens(session)
+
+
+@_check("webhook")
+def _webhook(settings: Settings) -> Answer:
+    found = read_settings(settings)
+    if found is None:
+        return "ok", "none: nobody is told when work has ended"
+    receiver, signer = found
+    if signer.is_plain:
+        return "warn", f"{receiver.shown}; KDNAS_WEBHOOK_SECRET is plain text: {ADVICE}"
+    return "ok", f"{receiver.shown} is told when work has ended"
 
 
 @_check("address")

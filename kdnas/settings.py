@@ -53,6 +53,8 @@ class Settings:
             (``KDNAS_KEEP_EVENTS_DAYS``); None keeps all.
         webhook_url: is told when a search or a distillation ends (``KDNAS_WEBHOOK_URL``).
         webhook_secret: signs what it is told (``KDNAS_WEBHOOK_SECRET``).
+        webhook_allow_private: it may be at an address that is not globally reachable
+            (``KDNAS_WEBHOOK_ALLOW_PRIVATE=1``).
         confined: this process works for the service, so that what its work names has to lie below
             ``data_roots``; no setting of the environment, which the command line reads as well.
     """
@@ -73,9 +75,10 @@ class Settings:
     max_running_of_a_user: int | None = None
     trusted_proxies: tuple[Network, ...] = ()
     keep_events_days: int | None = None
-    webhook_url: str | None = None
-    webhook_secret: str | None = field(default=None, repr=False)
     database_patience_seconds: float = DATABASE_PATIENCE_SECONDS
+    webhook_url: str | None = field(default=None, repr=False)  # may hold a password
+    webhook_secret: str | None = field(default=None, repr=False)
+    webhook_allow_private: bool = False
     confined: bool = False
 
     @classmethod
@@ -110,6 +113,7 @@ class Settings:
             ),
             webhook_url=env.get("KDNAS_WEBHOOK_URL") or None,
             webhook_secret=env.get("KDNAS_WEBHOOK_SECRET") or None,
+            webhook_allow_private=env.get("KDNAS_WEBHOOK_ALLOW_PRIVATE", "") in _YES,
             database_patience_seconds=_seconds(
                 "KDNAS_DATABASE_PATIENCE_SECONDS",
                 env.get("KDNAS_DATABASE_PATIENCE_SECONDS") or None,

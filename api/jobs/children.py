@@ -31,7 +31,10 @@ _PRINTING = {
     "PYTHONUNBUFFERED": "1",  # what is printed is there at once, and not lost in a crash
     "RAY_LOG_TO_DRIVER": "1",  # what workers print, wherever they are
 }
-_SECRETS = ("KDNAS_OPERATOR_TOKEN", "KDNAS_VIEWER_TOKEN", "KDNAS_WEBHOOK_SECRET")
+_SECRETS = (
+    *("KDNAS_OPERATOR_TOKEN", "KDNAS_VIEWER_TOKEN"),
+    *("KDNAS_WEBHOOK_SECRET", "KDNAS_WEBHOOK_URL"),
+)
 
 log = structlog.get_logger("kdnas.coordinator")
 

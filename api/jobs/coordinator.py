@@ -26,9 +26,9 @@ from api.jobs.children import (
 from api.jobs.kind import JobKind
 from api.jobs.pauses import Pauses
 from api.jobs.registry import add_tables_of_packages, kinds
-from api.jobs.webhook import Webhook
 from api.logs.output import Output
 from api.logs.writer import publish_what_was_left
+from api.webhook.telling import Webhook, forget_old_deliveries
 from kdnas.db.base import utc_now
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
@@ -175,8 +175,14 @@ class Coordinator:
 
     def _say_alive(self) -> None:
         with self._database.write() as session:
-            bound = self._settings.max_running_of_a_user
-            coordinators.note_alive(session, self._self, self.max_running, self.running, bound)
+            coordinators.note_alive(
+                session,
+                self._self,
+                self.max_running,
+                self.running,
+                self._settings.max_running_of_a_user,
+                None if self._webhook is None else self._webhook.url,
+            )
 
     def _start_what_waits(self) -> None:
         """Claim and start one job after the other, until nothing waits or there is no room."""
@@ -235,7 +241,11 @@ class Coordinator:
         return self._pauses.resting() | {child.claim.job_id for child in self._children}
 
     def _clean_up(self) -> None:
-        """Remove what processes that were killed would have removed; twice does no harm."""
+        """Remove what is old, and what processes that were killed would have removed.
+
+        Twice does no harm.
+        """
+        forget_old_deliveries(self._database)
         for kind in kinds().values():
             kind.tidy(self._database, self._settings)
             with self._database.read() as session:

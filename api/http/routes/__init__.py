@@ -9,10 +9,11 @@ from api.http.routes import docs, events, health, login, reference, schemas, ses
 from api.jobs import routes as jobs
 from api.jobs.registry import kinds
 from api.logs import routes
+from api.webhook import routes as webhook
 
 BEFORE: tuple[APIRouter, ...] = (
     *(session.router, docs.router, events.router),
-    *(jobs.router, routes.router),
+    *(jobs.router, routes.router, webhook.router),
 )
 AFTER: tuple[APIRouter, ...] = (reference.router, schemas.router)
 """What answers under ``/api/v1`` before and after the routes of each kind of job."""

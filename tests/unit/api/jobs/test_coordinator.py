@@ -204,7 +204,8 @@ def test_no_more_at_a_time_than_there_is_room_for(
 def test_children_get_the_settings_and_no_secret(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("KDNAS_OPERATOR_TOKEN", "KDNAS_VIEWER_TOKEN", "KDNAS_WEBHOOK_SECRET"):
+    of_webhook = ("KDNAS_WEBHOOK_SECRET", "KDNAS_WEBHOOK_URL")
+    for name in ("KDNAS_OPERATOR_TOKEN", "KDNAS_VIEWER_TOKEN", *of_webhook):
         monkeypatch.setenv(name, "secret")
     found = child_environment(replace(settings, ray_address="10.0.0.5:6379"))
     assert "secret" not in found.values()
