@@ -40,7 +40,7 @@ def test_a_sound_machine(tmp_path: Path) -> None:
     findings = {finding["subject"]: finding for finding in json.loads(done.stdout)}
     assert set(findings) == {
         *("home", "database", "store", "locks", "Ray", "devices", "machine"),
-        *("data roots", "tokens", "address"),
+        *("data roots", "tokens", "webhook", "address"),
     }
     assert "is made when it is first used" in findings["database"]["text"]
     assert findings["data roots"]["text"] == str(roots)
@@ -100,6 +100,21 @@ def test_data_roots(here: Settings, tmp_path: Path) -> None:
     found = list(diagnosis._data_roots(replace(here, data_roots=roots)))
     assert [finding.state for finding in found] == ["ok", "fail", "warn", "ok"]
     assert "make it, or correct KDNAS_DATA_ROOTS" in found[1].text
+
+
+def test_webhooks(here: Settings) -> None:
+    assert diagnosis._webhook(here).state == "ok"
+    told = replace(here, webhook_url="https://u:pw@example.org/hook", webhook_secret="whsec_short")
+    assert diagnosis._webhook(told).state == "fail"
+    found = diagnosis._webhook(replace(told, webhook_secret="x" * 24))
+    assert (found.state, "https://example.org/hook; " in found.text) == ("warn", True)
+    found = diagnosis._webhook(replace(told, webhook_secret="whsec_" + "A" * 32))
+    assert (found.state, found.text) == (
+        "ok",
+        "https://example.org/hook is told when work has ended",
+    )
+    found = diagnosis._webhook(replace(told, webhook_url="http://10.0.0.5/"))
+    assert "KDNAS_WEBHOOK_ALLOW_PRIVATE=1" in found.text
 
 
 def test_a_port_that_is_taken_and_a_door_that_is_open(here: Settings) -> None:
