@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +20,21 @@ from api.jobs.children import child_environment
 from api.jobs.coordinator import Coordinator, default_max_running
 from api.jobs.registry import kinds
 from kdnas.architecture import Architecture
+from kdnas.db.base import utc_now
 from kdnas.db.engine import Database
 from kdnas.db.exploration import candidates
-from kdnas.db.models import Search
-from kdnas.db.queue import leases
+from kdnas.db.models import Search, WebhookDelivery
+from kdnas.db.queue import coordinators, leases
 from kdnas.db.queue.transitions import apply_action
-from kdnas.db.repository import distillations, evaluations, events, jobs, searches
+from kdnas.db.records import NewDelivery
+from kdnas.db.repository import (
+    distillations,
+    evaluations,
+    events,
+    jobs,
+    searches,
+    webhook_deliveries,
+)
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.records import NewCandidate, Proposal, SearchRecord
 from kdnas.settings import Settings
@@ -190,6 +200,38 @@ def test_a_runner_that_lets_trainings_end_is_killed_if_these_come_no_further(
     with database.write() as session:
         apply_action(session, search_id, "pause_now")
     wait_until(lambda: coordinator.running == 0)
+
+
+def test_it_says_what_its_webhook_is_and_forgets_old_messages(
+    settings: Settings, database: Database
+) -> None:
+    long_ago = utc_now() - timedelta(days=40)
+    with database.write() as session:
+        for number in (1, 2):
+            new = NewDelivery(
+                number, "search_status", "search", "job", "name", "failed", "{}", long_ago
+            )
+            webhook_deliveries.add_deliveries(session, [new], "https://example.org/hook")
+        session.query(WebhookDelivery).update({"finished_at": long_ago})
+    told = {
+        "webhook_url": "https://user:password@example.org/hook?token=1",
+        "webhook_secret": "whsec_" + "A" * 32,
+    }
+    made = Coordinator(replace(settings, **told), database, max_running=1)  # type: ignore[arg-type]
+    made.start()
+
+    def has_looked() -> bool:
+        with database.read() as session:
+            urls = coordinators.webhook_urls(session)
+            return urls == ["https://example.org/hook"] and not webhook_deliveries.any_old(session)
+
+    try:
+        wait_until(has_looked)
+    finally:
+        made.stop(5)
+    with database.read() as session:
+        assert [row.event_id for row in session.query(WebhookDelivery)] == [2]
+        assert coordinators.webhook_urls(session) == []
 
 
 def test_no_more_at_a_time_than_there_is_room_for(
