@@ -33,8 +33,31 @@ exit codes are given where requests come in (``kdnas.cli``, ``api``), not here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """What is wrong at one place of a request.
+
+    Attributes:
+        field: path of the place, as ``controller.episodes``; empty for the whole.
+        message: what is wrong there, with the value, and what would be right.
+        names_field: whether the message names the place itself.
+    """
+
+    field: str
+    message: str
+    names_field: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The message with the place that it is about."""
+        is_whole = self.names_field or not self.field
+        return self.message if is_whole else f"{self.field}: {self.message}"
 
 
 class KdnasError(Exception):
@@ -42,7 +65,44 @@ class KdnasError(Exception):
 
 
 class RequestError(KdnasError):
-    """The request is wrong: nothing was started."""
+    """The request is wrong: nothing was started.
+
+    Attributes:
+        fields: places of the request that are wrong, as far as they are known.
+    """
+
+    def __init__(self, message: str, *, field: str = "", fields: Sequence[FieldError] = ()) -> None:
+        """Say what is wrong, and where.
+
+        Args:
+            message: the sentence.
+            field: path of the one place that it is about.
+            fields: places with a sentence each, if there are several.
+        """
+        super().__init__(message)
+        one = (FieldError(field, message, names_field=True),) if field else ()
+        self.fields: tuple[FieldError, ...] = tuple(fields) or one
+
+
+@contextmanager
+def told_at(field: str) -> Iterator[None]:
+    """Say of a request that is refused meanwhile which place of it is wrong, if nobody has."""
+    try:
+        yield
+    except RequestError as error:
+        error.fields = error.fields or (FieldError(field, str(error), names_field=True),)
+        raise
+
+
+@contextmanager
+def told_within(part: str) -> Iterator[None]:
+    """Say of places of a request that is refused meanwhile that they lie in a part of another."""
+    try:
+        yield
+    except RequestError as error:
+        inner = (replace(one, field=f"{part}.{one.field}") for one in error.fields)
+        error.fields = tuple(inner)
+        raise
 
 
 class ArchitectureError(RequestError):
@@ -78,7 +138,17 @@ class OutputError(RequestError):
 
 
 class NotFoundError(RequestError):
-    """There is nothing with this id or name."""
+    """There is nothing with this id or name.
+
+    Attributes:
+        listed_in: part of the API and command of the program that lists what there is, such as
+            ``searches``; None where the message says enough.
+    """
+
+    def __init__(self, message: str, *, field: str = "", listed_in: str | None = None) -> None:
+        """Say what there is not, where it was asked for, and what lists all that there is."""
+        super().__init__(message, field=field)
+        self.listed_in = listed_in
 
 
 class ConflictError(RequestError):

@@ -21,7 +21,7 @@ from kdnas.db.engine import Database, Session
 from kdnas.db.lists.distillation_pages import LISTING
 from kdnas.db.models import Distillation, Job
 from kdnas.db.repository import distillations, searches
-from kdnas.errors import RequestError, StoreError
+from kdnas.errors import RequestError, StoreError, told_at
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 
@@ -46,14 +46,14 @@ def _create(request: DistillationRequest, database: Database, settings: Settings
 
     given = request.model_dump(mode="json", exclude_unset=True, exclude={"search"})
     # What a search was allowed to read, its distillation is, too.
-    check_paths(DistillationSpec.read(given, "body"), settings)
+    check_paths(DistillationSpec.read(given, ""), settings)
     search_id = None
     if request.search is not None:
-        with database.read() as session:
+        with told_at("search"), database.read() as session:
             search = searches.get_search(session, request.search)
         search_id = search.id
         given = {key: search.spec[key] for key in OF_THE_SEARCH if key in search.spec} | given
-    spec = DistillationSpec.read(given, "body" if search_id is None else f"search {search.name!r}")
+    spec = DistillationSpec.read(given, "" if search_id is None else f"search {search.name!r}")
 
     def add(session: Session) -> str:
         return distillations.create_distillation(

@@ -193,20 +193,20 @@ def _origin(
     try:
         origin = prepare_teacher(named, store, reach)
     except TeacherError as error:
-        raise TeacherError(f"--init-from: {error}") from None
+        raise TeacherError(f"`student.init_from`: {error}") from None
     own = teacher_architecture(origin.shape)
     if own != spec.arch:
         raise ArchitectureError(
-            f"--init-from {named.ref} is a {own or 'model of another activation'}, not the "
-            f"{spec.arch} that was asked for; give --arch {own}, or another folder"
+            f"`student.init_from` {named.ref} is a {own or 'model of another activation'}, not the "
+            f"{spec.arch} that was asked for; give `architecture` {own}, or another folder"
         )
     ours, theirs = (
         (s.model_type, s.vocab_size, s.max_positions) for s in (origin.shape, teacher.shape)
     )
     if ours != theirs:
         raise TeacherError(
-            f"--init-from {named.ref} is a {ours[0]} of {ours[1]} tokens and {ours[2]} positions, "
-            f"the teacher a {theirs[0]} of {theirs[1]} and {theirs[2]}; give a student of this "
-            "teacher"
+            f"`student.init_from` {named.ref} is a {ours[0]} of {ours[1]} tokens and {ours[2]} "
+            f"positions, the teacher a {theirs[0]} of {theirs[1]} and {theirs[2]}; give "
+            "a student of this teacher"
         )
     return origin

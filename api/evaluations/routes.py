@@ -35,7 +35,7 @@ from api.jobs.reading import read_jobs
 from kdnas.db.engine import Database, Session
 from kdnas.db.lists import evaluation_pages
 from kdnas.db.repository import evaluations
-from kdnas.errors import NotFoundError
+from kdnas.errors import NotFoundError, told_at
 from kdnas.evaluation.data.choosing import tasks_with_data
 from kdnas.evaluation.reports.classes import class_tables
 from kdnas.evaluation.reports.formats import as_csv, as_latex, as_markdown
@@ -167,7 +167,7 @@ def _checked(
         changes["data_dir"] = str(FilePath(request.data_dir).expanduser().resolve())
     ref = request.model.ref
     if names_distillation(ref):
-        with database.read() as session:
+        with told_at("model.ref"), database.read() as session:
             found, ref = distillation_with_student(session, ref)
         distillation_id = found.id
     else:

@@ -12,17 +12,18 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from api.http.asked import schema_of
 from api.http.openapi import allowed_methods
 from api.http.schemas import PROBLEM_TYPE, FieldProblem, Problem
 from kdnas.errors import (
     ConflictError,
     DatabaseError,
+    FieldError,
     KdnasError,
     NotFoundError,
     RequestError,
 )
-from kdnas.specs.base import unknown_tag
-from kdnas.specs.wording import plain_words, without_echoes
+from kdnas.specs.wording import field_errors
 
 STATUSES: tuple[tuple[type[KdnasError], int], ...] = (
     (NotFoundError, 404),
@@ -32,6 +33,9 @@ STATUSES: tuple[tuple[type[KdnasError], int], ...] = (
     (KdnasError, 500),
 )
 """The first class that fits an error gives its status."""
+
+PARTS = ("path", "query", "header", "cookie", "body")
+"""Of a request, as what is wrong in it is told."""
 
 log = structlog.get_logger()
 
@@ -80,7 +84,12 @@ def _ours(request: Request, error: Exception) -> Response:
     status = next(status for kind, status in STATUSES if isinstance(error, kind))
     if status >= 500:
         log.error("request failed", error=str(error))
-    return problem(status, str(error))
+    fields = error.fields if isinstance(error, RequestError) else ()
+    part = "query" if request.method == "GET" else "body"
+    places = [FieldProblem(where=f"{part}.{one.field}", message=one.message) for one in fields]
+    listed_in = error.listed_in if isinstance(error, NotFoundError) else None
+    lists = f"; GET /api/v1/{listed_in} lists all" if listed_in else ""
+    return problem(status, f"{error}{lists}", places)
 
 
 def http_problem(request: Request, error: Exception) -> Response:
@@ -107,23 +116,31 @@ def http_problem(request: Request, error: Exception) -> Response:
 
 def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    items: Sequence[Mapping[str, Any]] = without_echoes(error.errors())
-    broken = next((item for item in items if item["type"] == "json_invalid"), None)
+    found: Sequence[Mapping[str, Any]] = error.errors()
+    broken = next((item for item in found if item["type"] == "json_invalid"), None)
     if broken is not None:
         reason = broken.get("ctx", {}).get("error", broken["msg"])
         return problem(400, f"the body is no JSON: {reason}")
-    problems = [
-        FieldProblem(where=".".join(map(str, item["loc"])), message=_worded(item)) for item in items
-    ]
-    first = problems[0]
+    problems = [one for part in PARTS for one in _of_part(part, found, request, error.body)]
+    return _refused(422, problems)
+
+
+def _of_part(
+    part: str, found: Sequence[Mapping[str, Any]], request: Request, body: Any
+) -> list[tuple[str, FieldError]]:
+    """Word what is wrong in the body, or in one group of parameters."""
+    own = [{**item, "loc": item["loc"][1:]} for item in found if item["loc"][0] == part]
+    if not own:
+        return []
+    schema, data = schema_of(request, part), body if part == "body" else None
+    return [(part, one) for one in field_errors(schema, data, own, parameters=part != "body")]
+
+
+def _refused(status: int, problems: Sequence[tuple[str, FieldError]]) -> Response:
+    """Answer with places that are wrong; the first one is the answer's sentence."""
     more = f" (and {len(problems) - 1} more, see errors)" if len(problems) > 1 else ""
-    return problem(422, f"{first.where}: {first.message}{more}", problems)
-
-
-def _worded(item: Mapping[str, Any]) -> str:
-    if item["type"] == "union_tag_invalid":
-        return unknown_tag(item["ctx"])
-    message = plain_words(item) or str(item["msg"]).removeprefix("Value error, ")
-    given = item.get("input")
-    shown = f" (given: {given!r:.80})" if isinstance(given, str | int | float | bool) else ""
-    return f"{message[0].lower()}{message[1:]}{shown}"
+    shape = [
+        FieldProblem(where=".".join(filter(None, (part, one.field))), message=one.message)
+        for part, one in problems
+    ]
+    return problem(status, f"{problems[0][1].sentence}{more}", shape)

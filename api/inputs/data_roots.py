@@ -15,45 +15,43 @@ import re
 from pathlib import Path
 
 from api.jobs.files import checkpoints_in_store
-from kdnas.errors import RequestError
-from kdnas.models.teacher_files import ALIASES
+from kdnas.errors import RequestError, told_at
+from kdnas.models.teacher_files import ALIASES, refuse_no_model
 from kdnas.settings import Settings
-from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.distillation import DistillationSpec, FullTrainingSpec
 from kdnas.specs.parts import CorpusSpec, ModelSpec
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import ProxiesSpec, SearchSpec
+from kdnas.specs.wording import shown
 
 PYDOCS, HUB_PREFIX = "pydocs", "hub:"
-_ANY = "1,1,1,1,gelu"  # whatever the architectures of a pipeline's students
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _URL = re.compile(r"[A-Za-z][\w.+-]*://", re.ASCII)
 
 
-def check_paths(spec: ProxiesSpec | DistillationSpec, settings: Settings) -> None:
-    """Refuse a request that names what it may not.
+def check_paths(spec: ProxiesSpec | DistillationSpec, settings: Settings, at: str = "") -> None:
+    """Refuse a request that names what it may not, or what is not there.
 
     Args:
         spec: of a search, a sweep or a distillation.
         settings: with data roots, Ray address and whether custom code is allowed.
+        at: where it stands in a larger request, such as ``search.``.
 
     Raises:
         RequestError: names the entry, its value and the setting that would allow it.
+        TeacherError: a model's folder is not there.
+        CorpusError: a text is not there.
     """
-    check_model(spec.teacher, "teacher.ref", settings)
-    _check_corpus(spec.corpus, settings)
+    check_model(spec.teacher, f"{at}teacher.ref", settings)
+    _check_corpus(spec.corpus, f"{at}corpus.source", settings)
     if isinstance(spec, ProxiesSpec):
         if isinstance(spec, SearchSpec):
-            _check_strategy(spec.controller.strategy.name, settings)
-        _check_address(spec.backend.address, "backend.address", settings)
+            _check_strategy(spec.controller.strategy.name, f"{at}controller.strategy", settings)
+        _check_address(spec.backend.address, f"{at}backend.address", settings)
         return
     if spec.student.init_from is not None:
-        check_model(spec.student.init_from, "student.init_from.ref", settings)
-    if spec.output is not None:
-        check_output(spec.output, "output", settings)
-    place = spec.training.checkpoints
-    if place is not None and place != checkpoints_in_store(settings):  # as a stored spec names it
-        _check_location(place, "training.checkpoints", settings)
-    _check_address(spec.training.address, "training.address", settings)
+        check_model(spec.student.init_from, f"{at}student.init_from.ref", settings)
+    _check_places(spec.output, spec.training, at, settings)
 
 
 def check_pipeline(spec: PipelineSpec, settings: Settings) -> None:
@@ -61,9 +59,12 @@ def check_pipeline(spec: PipelineSpec, settings: Settings) -> None:
 
     Raises:
         RequestError: names the entry, its value and the setting that would allow it.
+        TeacherError: a model's folder is not there.
+        CorpusError: a text is not there.
     """
-    check_paths(spec.search, settings)
-    check_paths(spec.distillation_of(_ANY, spec.search), settings)
+    check_paths(spec.search, settings, "search.")
+    part = spec.distillation
+    _check_places(part.output, part.training, "distillation.", settings)
     if spec.evaluation.data_dir is not None:
         check_folder(spec.evaluation.data_dir, "evaluation.data_dir", settings)
 
@@ -80,11 +81,14 @@ def check_model(model: ModelSpec, where: str, settings: Settings) -> None:
 
     Raises:
         RequestError: names the entry, its value and the setting that would allow it.
+        TeacherError: its folder is not there, or no model's.
     """
     if model.ref in ALIASES or _is_hub_id(model.ref):
         return
     roots = [*_folders(settings), (settings.home / "students").resolve()]
     _check_tree(model.ref, where, roots)
+    with told_at(where):
+        refuse_no_model(model.ref)
 
 
 def check_folder(text: str, where: str, settings: Settings) -> None:
@@ -115,7 +119,9 @@ def check_output(text: str, where: str, settings: Settings) -> None:
     _check_path(text, where, _folders(settings))
 
 
-def _check_corpus(corpus: CorpusSpec, settings: Settings) -> None:
+def _check_corpus(corpus: CorpusSpec, where: str, settings: Settings) -> None:
+    from kdnas.corpus.sources import find_sources  # loads Arrow
+
     roots = _folders(settings)
     for source in corpus.source:
         hub_id = source.removeprefix(HUB_PREFIX)
@@ -123,20 +129,37 @@ def _check_corpus(corpus: CorpusSpec, settings: Settings) -> None:
             continue
         if hub_id != source:
             raise RequestError(
-                f"corpus.source {source!r} is no data set of the hub; write hub:owner/name"
+                f"{where} {shown(source)} is no data set of the hub; write hub:owner/name",
+                field=where,
             )
         if glob.has_magic(source):
-            _check_glob(source, roots)
+            _check_glob(source, where, roots)
         else:
-            _check_tree(source, "corpus.source", roots)
+            _check_tree(source, where, roots)
+    with told_at(where):
+        for found in find_sources(corpus, settings.for_service().reach):
+            found.refuse_unreadable()
 
 
-def _check_strategy(strategy: str, settings: Settings) -> None:
+def _check_places(
+    output: str | None, training: FullTrainingSpec, at: str, settings: Settings
+) -> None:
+    """Refuse places for students and checkpoints, and another cluster."""
+    if output is not None:
+        check_output(output, f"{at}output", settings)
+    place = training.checkpoints
+    if place is not None and place != checkpoints_in_store(settings):  # as a stored spec names it
+        _check_location(place, f"{at}training.checkpoints", settings)
+    _check_address(training.address, f"{at}training.address", settings)
+
+
+def _check_strategy(strategy: str, where: str, settings: Settings) -> None:
     if ":" in strategy and not settings.allow_custom_code:
         raise RequestError(
-            f"controller.strategy {strategy!r} would run code of its own in the service; install "
+            f"{where} {shown(strategy)} would run code of its own in the service; install "
             "it as an entry point of kdnas.strategies, or start the service with "
-            "KDNAS_ALLOW_CUSTOM_CODE=1"
+            "KDNAS_ALLOW_CUSTOM_CODE=1",
+            field=where,
         )
 
 
@@ -144,8 +167,9 @@ def _check_address(address: str | None, where: str, settings: Settings) -> None:
     """Refuse other clusters: who runs one can run code in whatever connects to it."""
     if address is not None and address != settings.ray_address:
         raise RequestError(
-            f"{where} {address!r} is not the cluster of this service; leave it out, or start the "
-            "service with KDNAS_RAY_ADDRESS"
+            f"{where} {shown(address)} is not the cluster of this service; leave it out, or start "
+            "the service with KDNAS_RAY_ADDRESS",
+            field=where,
         )
 
 
@@ -162,17 +186,21 @@ def _check_location(location: str, where: str, settings: Settings) -> None:
     urls = [root.rstrip("/") for root in settings.data_roots if _URL.match(root)]
     plain = "::" not in location and ".." not in location and "\\" not in location
     if not plain or not any(f"{location}/".startswith(f"{root}/") for root in urls):
-        raise RequestError(_outside(where, location, urls))
+        raise RequestError(_outside(where, location, urls), field=where)
 
 
-def _check_path(text: str, where: str, roots: list[Path]) -> Path:
+def _check_path(text: str, where: str, roots: list[Path], *, said: str | None = None) -> Path:
+    """Return where a path leads; ``said`` is what the request says, if that is more."""
+    said = said or text
     try:
         path = Path(text).expanduser().resolve()
         path.exists()  # complains where a name is too long
     except (OSError, RuntimeError, ValueError) as error:  # no such user, links in a circle
-        raise RequestError(f"{where} {text!r} is no path: {error}; check it") from None
+        reason = getattr(error, "strerror", None) or "it cannot be one"
+        problem = f"{where} {shown(said)} is no path: {reason}; check it"
+        raise RequestError(problem, field=where) from None
     if not any(path.is_relative_to(root) for root in roots):
-        raise RequestError(_outside(where, text, roots))
+        raise RequestError(_outside(where, said, roots), field=where)
     return path
 
 
@@ -183,16 +211,17 @@ def _check_tree(text: str, where: str, roots: list[Path]) -> None:
             _check_path(str(inner), where, roots)
 
 
-def _check_glob(pattern: str, roots: list[Path]) -> None:
+def _check_glob(pattern: str, where: str, roots: list[Path]) -> None:
     """Refuse a glob that begins or leads outside; its files are found only if it begins inside."""
     parts = Path(pattern).parts
     fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-    start = _check_path(str(Path(*parts[:fixed])), "corpus.source", roots)
+    start = _check_path(str(Path(*parts[:fixed])), where, roots, said=pattern)
     if ".." in parts[fixed:]:
-        raise RequestError(f"corpus.source {pattern!r} has .. behind a wildcard; write it plainly")
+        problem = f"{where} {shown(pattern)} has .. behind a wildcard; write it plainly"
+        raise RequestError(problem, field=where)
     # Path.glob takes no absolute patterns.
     for match in glob.iglob(str(start.joinpath(*parts[fixed:])), recursive=True):  # noqa: PTH207
-        _check_path(match, "corpus.source", roots)
+        _check_path(match, where, roots)
 
 
 def _folders(settings: Settings) -> list[Path]:
@@ -203,6 +232,6 @@ def _folders(settings: Settings) -> list[Path]:
 def _outside(where: str, text: str, roots: list[Path] | list[str]) -> str:
     known = ", ".join(map(str, roots))
     return (
-        f"{where} {text!r} is outside KDNAS_DATA_ROOTS ({known or 'which is not set'}); name "
+        f"{where} {shown(text)} is outside KDNAS_DATA_ROOTS ({known or 'which is not set'}); name "
         "something below a data root, or start the service with another KDNAS_DATA_ROOTS"
     )

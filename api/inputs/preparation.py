@@ -271,8 +271,8 @@ def check_objective(objective: ObjectiveSpec, teacher: TeacherHandle) -> None:
     ):
         raise TeacherError(
             f"teacher {teacher.ref!r} has no masked-LM head, which the objective "
-            f"{objective.name} needs; add --fit-lm-head 1000 to train one on the corpus first, or "
-            f"choose {choice_of(lambda kind: not kind.needs_lm_head)}"
+            f"{objective.name} needs; add `objective.fit_lm_head` 1000 to train one on the "
+            f"corpus first, or choose {choice_of(lambda kind: not kind.needs_lm_head)}"
         )
 
 

@@ -12,15 +12,14 @@ from kdnas.db.lists.job_pages import SORTS
 from kdnas.db.queue.transitions import Action
 from kdnas.db.records import OwnerKind
 from kdnas.records import SearchStatus
+from kdnas.specs.naming import Name
 
-NAME = r"^\w[\w.-]*$"
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"
 MOST_LABELS = 20
 HIGHEST_PRIORITY = 100
 CHANGED = ("action", "name", "note", "labels", "priority")
 """What may be changed of a job."""
 
-Name = Annotated[str, Field(max_length=100, pattern=NAME)]
 Label = Annotated[str, Field(max_length=50, pattern=LABEL)]
 
 

@@ -25,6 +25,7 @@ from kdnas.db.engine import Session
 from kdnas.db.lists import latency_pages
 from kdnas.db.models import LatencyBuild
 from kdnas.db.repository.jobs import add_job
+from kdnas.errors import told_at
 from kdnas.search_space import SearchSpace
 
 router = APIRouter(tags=["latency"])
@@ -37,7 +38,8 @@ def build_latency_table(
     """Ask for a latency table; what is answered is its build, which names the table at the end."""
     check_model(request.teacher, "teacher.ref", settings)
     if request.space.kind == "custom":
-        SearchSpace.from_axes(request.space.axes)
+        with told_at("space.axes"):
+            SearchSpace.from_axes(request.space.axes)
 
     def add(session: Session) -> str:
         return add_job(session, LatencyBuild, request.to_json(), stem="latency").id

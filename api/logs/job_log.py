@@ -145,8 +145,8 @@ def refuse_without_log(job: Job) -> None:
     """
     if kind_named(job.kind).run is None:
         raise NotFoundError(
-            f"{job.called} has no process and so no log; its parts have: "
-            f"`kdnas jobs list --parent {job.name or job.id}`"
+            f"{job.called} has no process and so no log; its parts have, "
+            f"the jobs with {job.name or job.id} as parent"
         )
     if job.owner_kind == "cli":
         raise NotFoundError(

@@ -348,8 +348,8 @@ def _choose(
             continue
         number = numbers.setdefault(architecture, len(numbers) + 1)
         undistilled = member.reasons[0].role == "undistilled"
-        wanted = f"{record.name}-{number}" + ("-undistilled" if undistilled else "")
-        name = names.free_name(session, Distillation, wanted)
+        end = f"-{number}" + ("-undistilled" if undistilled else "")
+        name = names.free_name(session, Distillation, record.name, end)
         request = spec.distillation_of(str(architecture), ran, name, undistilled=undistilled)
         made = distillations.create_distillation(
             session,

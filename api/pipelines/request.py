@@ -7,7 +7,7 @@ from pathlib import Path
 
 from api.inputs.pairs import evaluation_pairs
 from controller.strategies import build_strategy
-from kdnas.errors import SpecError
+from kdnas.errors import SpecError, told_at, told_within
 from kdnas.evaluation.data.choosing import tasks_with_data
 from kdnas.evaluation.tasks.task import Task
 from kdnas.search_space import SearchSpace
@@ -23,10 +23,13 @@ def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
         RequestError: values that contradict each other, a strategy that cannot be built, an
             unknown task, impossible axes, or tasks without data.
     """
-    spec.search.refuse_contradictions()
-    build_strategy(spec.search.controller, SearchSpace.paper(), seed=0)
-    if spec.search.space.kind == "custom":
-        SearchSpace.from_axes(spec.search.space.axes)
+    with told_within("search"):
+        spec.search.refuse_contradictions()
+        with told_at("controller.strategy"):
+            build_strategy(spec.search.controller, SearchSpace.paper(), seed=0)
+        if spec.search.space.kind == "custom":
+            with told_at("space.axes"):
+                SearchSpace.from_axes(spec.search.space.axes)
     plan, students = spec.evaluation, spec.distillation
     if plan.data_dir is not None:
         folder = str(Path(plan.data_dir).expanduser().resolve())
@@ -37,8 +40,9 @@ def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
     search = _within_budgets(spec.search, spec.choose)
     spec = spec.model_copy(update={"evaluation": plan, "distillation": students, "search": search})
     request = spec.evaluation_of(ModelSpec(ref=spec.search.teacher.ref))
-    tasks = tasks_with_data(request)
-    evaluation_pairs(request, tasks)  # refuses what does not go together
+    with told_within("evaluation"):
+        tasks = tasks_with_data(request)
+        evaluation_pairs(request, tasks)  # refuses what does not go together
     if spec.task_distill is not None:
         _refuse_nothing_to_teach(tasks)
     named = plan.model_copy(update={"tasks": tuple(task.name for task in tasks)})
@@ -50,7 +54,8 @@ def _refuse_nothing_to_teach(tasks: Sequence[Task]) -> None:
         listed = ", ".join(task.name for task in tasks)
         raise SpecError(
             f"task_distill has nothing to do: no classification or regression is learned in "
-            f"{listed}; leave it out, or evaluate other tasks"
+            f"{listed}; leave it out, or evaluate other tasks",
+            field="task_distill",
         )
 
 

@@ -18,8 +18,6 @@ from kdnas.specs.search import SearchSpec
 
 CHOSEN: Final = ("learning_rate", "epochs")
 """By the grid of an evaluation."""
-LONGEST_NAME: Final = 76
-"""Of a distillation, before what tells it from others of the same name."""
 
 
 def tasks_of(spec: PipelineSpec) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
@@ -86,8 +84,8 @@ def ask_for_task_distillations(
     assert made is not None  # it has succeeded
     assert made.student is not None
     for task in tasks_of(spec)[0]:
-        wanted = f"{made.name}-for-{file_name(task.name)}"[:LONGEST_NAME]
-        name = names.free_name(session, TaskDistillation, wanted)
+        end = f"-for-{file_name(task.name)}"
+        name = names.free_name(session, TaskDistillation, made.name, end)
         chosen = {} if spec.evaluation.grid is None else chosen_for_teacher(members, task.name)
         request = spec.task_distillation_of(task.name, made.student, search, name, chosen)
         task_distillations.create_task_distillation(

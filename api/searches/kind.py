@@ -16,7 +16,7 @@ from kdnas.db.exploration import candidates
 from kdnas.db.models import Search
 from kdnas.db.queue import claims
 from kdnas.db.repository import searches
-from kdnas.errors import ConflictError
+from kdnas.errors import ConflictError, told_at
 from kdnas.search.progress import EpisodeDone, EpisodeStarted, Progress
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
@@ -66,9 +66,11 @@ def _create(spec: SearchSpec, database: Database, settings: Settings) -> Adding:
 
     spec.refuse_contradictions()
     check_paths(spec, settings)
-    build_strategy(spec.controller, SearchSpace.paper(), seed=0)  # what cannot be fails here
+    with told_at("controller.strategy"):  # what cannot be fails here
+        build_strategy(spec.controller, SearchSpace.paper(), seed=0)
     if spec.space.kind == "custom":
-        SearchSpace.from_axes(spec.space.axes)
+        with told_at("space.axes"):
+            SearchSpace.from_axes(spec.space.axes)
 
     def add(session: Session) -> str:
         asked = spec.to_json()

@@ -10,6 +10,7 @@ from kdnas.db.engine import Database, Session
 from kdnas.db.lists.sweep_pages import LISTING
 from kdnas.db.models import Sweep
 from kdnas.db.repository import sweeps
+from kdnas.errors import told_at
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.sweep import SweepSpec
@@ -29,9 +30,11 @@ def _create(spec: SweepSpec, database: Database, settings: Settings) -> Adding:
     check_paths(spec, settings)
     if spec.without is not None and spec.without not in packaged_tables():
         check_folder(spec.without, "without", settings)
-        named_table(spec.without)
+        with told_at("without"):
+            named_table(spec.without)
     if spec.space.kind == "custom":
-        SearchSpace.from_axes(spec.space.axes)
+        with told_at("space.axes"):
+            SearchSpace.from_axes(spec.space.axes)
 
     def add(session: Session) -> str:
         asked = spec.to_json()

@@ -31,16 +31,16 @@ def sweep_table(session: Session, reference: str) -> Table:
     states = [state for state in sweeps.swept_states(session, record.id) if state.error is None]
     if facts is None or not states:
         raise ConflictError(
-            f"sweep {record.name} has read no state yet; wait until it has, or look at `kdnas jobs "
-            f"show {record.name}`"
+            f"sweep {record.name} has read no state yet; wait until it has, or look at what the "
+            "job says"
         )
     timed = latencies.load_latency_table(
         session, facts.latency_profile, facts.family, facts.teacher_fingerprint
     )
     if timed is None:
         raise ConflictError(
-            f"the latency table of sweep {record.name} is not in the database any more; build it "
-            "with `kdnas latency build`"
+            f"the latency table of sweep {record.name} is not in the database any more; have it "
+            "measured again"
         )
     embedding = EmbeddingShape(**facts.embedding)
     known = {

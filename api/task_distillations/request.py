@@ -9,10 +9,9 @@ from api.inputs.data_roots import check_folder, check_model, check_output
 from api.inputs.methods import misfit
 from api.inputs.students import distillation_with_student, names_distillation
 from kdnas.db.engine import Session
-from kdnas.errors import SpecError
+from kdnas.errors import SpecError, told_at
 from kdnas.evaluation.data.choosing import plan_to_distil, tasks_with_data
 from kdnas.evaluation.tasks.registry import find_task
-from kdnas.models.teacher_files import named_folder
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.settings import Settings
 from kdnas.specs.parts import ModelSpec
@@ -60,13 +59,12 @@ def with_students(spec: TaskDistillationSpec, session: Session) -> TaskDistillat
         NotFoundError: no such distillation.
         ConflictError: it has no student yet.
     """
-    return spec.model_copy(
-        update={
-            name: distillation_with_student(session, named)[1]
-            for name, named in named_students(spec)
-            if names_distillation(named)
-        }
-    )
+    folders = {}
+    for name, named in named_students(spec):
+        if names_distillation(named):
+            with told_at(name):
+                folders[name] = distillation_with_student(session, named)[1]
+    return spec.model_copy(update=folders)
 
 
 def named_students(spec: TaskDistillationSpec) -> list[tuple[str, str]]:
@@ -97,8 +95,6 @@ def check_places(spec: TaskDistillationSpec, settings: Settings) -> None:
     for name, named in named_students(spec):
         if names_model(named) and not names_distillation(named):
             check_model(ModelSpec(ref=named), name, settings)
-            named_folder(named)
-    named_folder(spec.teacher.ref)
     if spec.data_dir is not None:
         check_folder(spec.data_dir, "data_dir", settings)
     if spec.output is not None:
@@ -123,7 +119,8 @@ def check_methods(spec: TaskDistillationSpec) -> None:
     for method in spec.methods:
         problem = misfit(method, layers, None, transformer=transformer)
         if problem is not None:
-            raise SpecError(f"student {spec.student!r}: {problem}; choose another of the two")
+            said = f"student {spec.student!r}: {problem}; choose another of the two"
+            raise SpecError(said, field="methods")
 
 
 def names_model(student: str) -> bool:
@@ -132,7 +129,8 @@ def names_model(student: str) -> bool:
     Raises:
         SpecError: it cannot be read.
     """
-    return isinstance(parse_student(student), StudentFolder)
+    with told_at("student"):
+        return isinstance(parse_student(student), StudentFolder)
 
 
 def _whole(ref: str) -> str:

@@ -198,6 +198,7 @@ def evaluate(
             rich_help_panel=PANEL,
             help="Score MODEL as it is, with the head that it has, and train nothing.",
         ),
+        At("training"),
     ] = True,
     latency: Annotated[
         bool,
@@ -293,8 +294,6 @@ def evaluate(
     request = {"model": evaluated, **request_of(evaluate, given)}
     if not latency:
         request["latency"] = None
-    if not training:
-        request["training"] = False
     spec = EvaluationSpec.read(request, "evaluate")
     if save_models and save_seeds not in SEEDS_SAVED:
         raise RequestError(unknown_name("choice of --save-seeds", save_seeds, SEEDS_SAVED))

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 
 import typer
 
@@ -40,8 +41,9 @@ from kdnas.cli import (
     tokens,
 )
 from kdnas.cli.options.objective_help import ObjectiveCommand
+from kdnas.cli.options.places import with_options
 from kdnas.cli.options.usage import UsageError, usage_sentence
-from kdnas.errors import KdnasError, PluginError, RequestError
+from kdnas.errors import KdnasError, NotFoundError, PluginError, RequestError
 
 EXIT_WORK_FAILED, EXIT_WRONG_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -91,6 +93,20 @@ def version() -> None:
     typer.echo(f"kdnas {__version__} (engine {ENGINE_VERSION})")
 
 
+def error_sentence(error: KdnasError, arguments: Sequence[str]) -> str:
+    """Word an error for who uses the command line: with its options and commands.
+
+    Args:
+        error: what a command raised.
+        arguments: of the command line.
+    """
+    called = next(iter(arguments), "").replace("-", "_")
+    command = next((one for one in COMMANDS if one.__name__ == called), None)
+    said = str(error) if command is None else with_options(str(error), command)
+    listed_in = error.listed_in if isinstance(error, NotFoundError) else None
+    return f"{said}; `kdnas {listed_in} list` shows all" if listed_in else said
+
+
 def main() -> None:
     """Run the program: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -109,7 +125,7 @@ def main() -> None:
     except KdnasError as error:
         if isinstance(error, PluginError):  # whoever wrote the plug-in has to see where
             traceback.print_exception(error.__cause__)
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error_sentence(error, sys.argv[1:])}", file=sys.stderr)
         wrong = isinstance(error, RequestError)
         sys.exit(EXIT_WRONG_REQUEST if wrong else EXIT_WORK_FAILED)
     except KeyboardInterrupt:

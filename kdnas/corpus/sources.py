@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import glob
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +48,16 @@ class Source:
             if self.kind == "pydocs"
             else sum(self.reach.stat(f).st_size for f in self.files)
         )
+
+    def refuse_unreadable(self) -> None:
+        """Refuse a source of which a file cannot be read, without reading any.
+
+        Raises:
+            CorpusError: names the first such file.
+        """
+        closed = next((path for path in self.files if not os.access(path, os.R_OK)), None)
+        if closed is not None:
+            raise CorpusError(f"cannot read {closed}: {os.strerror(errno.EACCES)}; check the path")
 
     def state(self) -> dict[str, Any]:
         """What changes if the text may have changed, found without reading it.

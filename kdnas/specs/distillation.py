@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from kdnas.architecture import Architecture
 from kdnas.errors import ArchitectureError
 from kdnas.specs.base import Spec
+from kdnas.specs.naming import Name
 from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.objectives import DEFAULT
 from kdnas.specs.parts import CorpusSpec, ModelSpec, StudentSpec, TeacherSpec, TrainingSpec
@@ -75,7 +76,7 @@ class FullStudentSpec(StudentSpec):
 class DistillationSpec(Spec):
     """A full distillation, whole."""
 
-    name: str | None = Field(None, min_length=1, max_length=80, pattern=r"^[\w.-]+$")
+    name: Name | None = None
     architecture: str
     teacher: TeacherSpec = TeacherSpec()
     corpus: CorpusSpec = CorpusSpec()

@@ -106,8 +106,7 @@ class OwnTaskSpec(Spec):
     def _two_texts(self) -> Self:
         if self.kind == "similarity" and self.pair is None:
             raise ValueError(
-                "similarity is that of two texts; name the column of the second one as pair "
-                "(--pair)"
+                "similarity is that of two texts; name the column of the second one as `own.pair`"
             )
         return self
 
@@ -255,7 +254,7 @@ class EvaluationSpec(EvaluationPlanSpec):
         if given:
             raise ValueError(
                 f"without training {given[0]} counts for nothing; leave out {', '.join(given)}, or "
-                "training: false (--no-training)"
+                "`training: false`"
             )
         return self
 

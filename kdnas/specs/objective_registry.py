@@ -61,9 +61,14 @@ def family() -> Family:
         called="objective",
         default=DEFAULT_OBJECTIVE,
         names=objective_names,
-        find=lambda name: find_objective(name) if name in objective_names() else None,
+        find=_found,
         kinds=objectives,
     )
+
+
+def _found(name: str) -> type[ObjectiveSpec] | None:
+    """The entry of a name, or None; what is installed is looked through for other names alone."""
+    return find_objective(name) if name in OBJECTIVES or name in objective_names() else None
 
 
 def choice_of(fits: Callable[[type[ObjectiveSpec]], bool]) -> str:
@@ -109,7 +114,7 @@ def _checked(name: str, kind: Any) -> type[ObjectiveSpec]:
 
 
 def _known(name: str) -> str:
-    if name not in objective_names():
+    if name not in OBJECTIVES and name not in objective_names():
         raise ValueError(unknown_name("objective", name, objective_names()))
     return name
 

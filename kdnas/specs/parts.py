@@ -157,5 +157,5 @@ class TrainingSpec(Spec):
     @model_validator(mode="after")
     def _has_length(self) -> TrainingSpec:
         if self.steps is None and self.epochs is None:
-            raise ValueError("give steps or epochs")
+            raise ValueError("steps and epochs are both null; give one of them")
         return self

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from kdnas.specs.base import Spec
 from kdnas.specs.distillation import DistillationSpec, FullTrainingSpec
 from kdnas.specs.evaluation import EvaluationPlanSpec, EvaluationSpec
+from kdnas.specs.naming import Name
 from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.parts import ModelSpec, Start, StudentSpec
 from kdnas.specs.ranges import (
@@ -239,7 +240,7 @@ class PipelineSpec(Spec):
             it at that.
     """
 
-    name: str | None = Field(None, min_length=1, max_length=60, pattern=r"^[\w.-]+$")
+    name: Name | None = None
     search: SearchSpec = SearchSpec()
     choose: ChooseSpec = ChooseSpec(top=3)
     distillation: StudentsSpec = StudentsSpec()

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from kdnas.errors import SpecError
 from kdnas.records import LossName
 from kdnas.specs.base import Spec
+from kdnas.specs.naming import Name
 from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.objectives import DEFAULT as DEFAULT_OBJECTIVE
 from kdnas.specs.parts import CorpusSpec, StudentSpec, TeacherSpec, TrainingSpec
@@ -233,7 +234,7 @@ class BackendSpec(Spec):
 class ProxiesSpec(Spec):
     """Students of a space that mini-KD trains, and their latency: of a search or a sweep."""
 
-    name: str | None = Field(None, min_length=1, max_length=80, pattern=r"^[\w.-]+$")
+    name: Name | None = None
     teacher: TeacherSpec = TeacherSpec()
     corpus: CorpusSpec = CorpusSpec()
     space: SpaceSpec = SpaceSpec()
@@ -266,8 +267,8 @@ class SearchSpec(ProxiesSpec):
         if info.data.get("goal") == "limit" and not bounded:
             raise ValueError(
                 "goal limit asks for the lowest loss within limits, and there is none; add "
-                "limits.max_latency_ratio (--max-latency-ratio; or max_latency_ms, "
-                "max_params_millions), or take another goal"
+                "`limits.max_latency_ratio` (or max_latency_ms, max_params_millions), or take "
+                "another goal"
             )
         return limits
 
@@ -288,12 +289,14 @@ class SearchSpec(ProxiesSpec):
         if reward.alpha is not None and _is_given(reward, "latency_price"):
             raise SpecError(
                 f"reward.alpha {reward.alpha:g} and reward.latency_price {reward.latency_price:g} "
-                "contradict each other, since the price stands for an alpha; give one of them"
+                "contradict each other, since the price stands for an alpha; give one of them",
+                field="reward.latency_price",
             )
         if not proxy.rungs and _is_given(proxy, "keep"):
             raise SpecError(
                 f"proxy.keep is {proxy.keep} and proxy.rungs {list(proxy.rungs)}, but only "
-                "trainings with rungs end early; add proxy.rungs, or leave proxy.keep out"
+                "trainings with rungs end early; add proxy.rungs, or leave proxy.keep out",
+                field="proxy.keep",
             )
 
 

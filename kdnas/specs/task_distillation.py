@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from kdnas.specs.base import Spec
 from kdnas.specs.evaluation import OwnTaskSpec, seeds_from_count
+from kdnas.specs.naming import Name
 from kdnas.specs.parts import Dtype, TeacherSpec
 from kdnas.specs.ranges import (
     BatchSize,
@@ -149,7 +150,7 @@ class TaskDistillationSpec(Spec):
         output: folder for the best student of each method; None keeps them under ``KDNAS_HOME``.
     """
 
-    name: str | None = Field(None, min_length=1, max_length=80, pattern=r"^[\w.-]+$")
+    name: Name | None = None
     teacher: TaskTeacherSpec = TaskTeacherSpec()
     task: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")
     data_dir: str | None = Field(None, min_length=1)

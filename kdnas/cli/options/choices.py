@@ -37,7 +37,9 @@ def checked(model: type[Checked], where: str, **values: Any) -> Checked:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise SpecError(f"{where}: {'; '.join(problems_of(model, error))}") from None
+        problems = problems_of(model, error, values)
+        said = "; ".join(problem.sentence for problem in problems)
+        raise SpecError(f"{where}: {said}", fields=problems) from None
 
 
 def known_status(status: str) -> SearchStatus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
@@ -66,6 +67,32 @@ def refuse_with_resume(
             f"--resume takes the stored spec, so {', '.join(refused)} cannot be given with it; "
             "leave it out, or start anew"
         )
+
+
+def with_options(sentence: str, command: Callable[..., Any]) -> str:
+    """Name the option behind each entry of a request that a sentence names, as ```proxy.steps```.
+
+    Sentences are made where nobody knows who reads them: a user of the service, or of a command.
+
+    Args:
+        sentence: with entries between back quotes; a value may follow, as in ```training: false```.
+        command: whose parameters are options.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    flags = {
+        part.path: _flag(name, hint).rpartition("/")[2]
+        for name, hint in hints.items()
+        for part in getattr(hint, "__metadata__", ())
+        if isinstance(part, At)
+    }
+
+    def named(found: re.Match[str]) -> str:
+        # An entry may lie in a part of the request, as those of a pipeline's search do.
+        fitting = (flag for path, flag in flags.items() if f".{path}".endswith(f".{found[1]}"))
+        flag = next(fitting, None)
+        return found[0] if flag is None else f"{found[0]} ({flag})"
+
+    return re.sub(r"`([a-z_]+(?:\.[a-z_]+)*)(?:: [^`]*)?`", named, sentence)
 
 
 def _given(command: Callable[..., Any], given: Mapping[str, Any]) -> Iterator[str]:

@@ -9,14 +9,14 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from kdnas.db.base import utc_now
 from kdnas.db.lists.pages import Order, PageOf, read_page
 from kdnas.db.models import FINAL_STATUSES, Job, JobLabel, kind_of
 from kdnas.db.queue import claims, coordinators, leases
-from kdnas.db.repository import jobs
+from kdnas.db.repository import jobs, names
 
 Row = dict[str, Any]
 
@@ -82,7 +82,9 @@ def _with_labels(session: Session, labels: Sequence[str]) -> ColumnElement[bool]
 
 
 def _part_of_name(session: Session, part: str) -> ColumnElement[bool]:
-    return func.lower(Job.name).contains(part.lower(), autoescape=True)
+    part = names.as_stored(part)  # SQLite knows capitals of ASCII alone, so as it stands, too
+    small = func.lower(Job.name).contains(part.lower(), autoescape=True)
+    return or_(small, Job.name.contains(part, autoescape=True))
 
 
 FILTERS: Final[Mapping[str, Filter]] = {

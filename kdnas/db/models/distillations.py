@@ -41,7 +41,7 @@ class Distillation(Job):
     )
 
     resumed_by = "kdnas full-distill --resume {name}"
-    listed_by = "distillations list"
+    listed_in = "distillations"
     told_when_created = ("architecture",)
 
     @property

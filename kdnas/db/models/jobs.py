@@ -68,7 +68,7 @@ class Job(LeaseColumns, Dated, Base):
     resumed_by: ClassVar[str] = "the command that started it, run again"
     """How the command line goes on with one of its own; ``{name}`` stands for its name."""
 
-    listed_by: ClassVar[str] = "jobs list"
+    listed_in: ClassVar[str] = "jobs"
     """The command that lists its kind."""
 
     told_when_created: ClassVar[Collection[str]] = ()

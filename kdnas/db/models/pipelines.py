@@ -31,7 +31,7 @@ class Pipeline(Job):
     notes: Mapped[list[Any]] = mapped_column(default=list)
 
     resumed_by = "kdnas launch --resume {name}"
-    listed_by = "pipelines list"
+    listed_in = "pipelines"
 
     @property
     def outcome(self) -> dict[str, Any]:

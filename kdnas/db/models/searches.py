@@ -48,7 +48,7 @@ class Search(Job):
     facts: Mapped[dict[str, Any] | None]
 
     resumed_by = "kdnas search --resume {name}"
-    listed_by = "searches list"
+    listed_in = "searches"
 
     def progress_mark(self, session: Session) -> int:
         """Count the candidates that have ended."""

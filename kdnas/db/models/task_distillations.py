@@ -31,7 +31,7 @@ class TaskDistillation(Job):
     facts: Mapped[dict[str, Any] | None]
 
     resumed_by = "kdnas task-distill --resume {name}"
-    listed_by = "task-distillations list"
+    listed_in = "task-distillations"
     told_when_created = ("task", "student")
 
     @property

@@ -64,9 +64,12 @@ def add_job(
         own: columns of its kind's own table.
 
     Raises:
+        SpecError: the wanted name is none.
         ConflictError: the wanted name is taken, or another job is to write into the same folder.
     """
     _refuse_shared_output(session, requested.get("output"))
+    if name is not None:
+        name = names.allowed_name(session, name)
     values: dict[str, Any] = {
         "kind": kind_of(table),
         "requested": dict(requested),
@@ -130,7 +133,7 @@ def _refuse_shared_output(session: Session, output: str | None) -> None:
     if (other := session.scalars(query.limit(1)).first()) is not None:
         raise ConflictError(
             f"{other.called} ({other.status}) is to write into {output}: go on with "
-            f"{other.resumed_by.format(name=other.name)}, or give another --output"
+            f"{other.resumed_by.format(name=other.name)}, or give another `output`"
         )
 
 
@@ -156,8 +159,9 @@ def id_of(session: Session, reference: str, table: type[Job] = Job) -> str:
     """
     if "\0" in reference:  # no text to PostgreSQL, and no name to anybody
         raise names.unknown(session, table, reference)
+    called = names.as_stored(reference)
     query = select(Job.id, Job.kind, Job.parent_id)
-    query = query.where(or_(Job.id == reference, Job.name == reference)).order_by(Job.id)
+    query = query.where(or_(Job.id == reference, Job.name == called)).order_by(Job.id)
     if table is not Job:
         query = query.where(Job.kind == kind_of(table))
     found = session.execute(query).all()
@@ -374,10 +378,12 @@ def rename(session: Session, job_id: str, name: str) -> None:
     """Give a job another name, with an event; links go by id and stay whole.
 
     Raises:
+        SpecError: it is no name.
         NotFoundError: no such job.
-        ConflictError: another job of its kind has the name.
+        ConflictError: another job of its kind has the name, or any job has it as its id.
     """
     row = locked_job(session, job_id)
+    name = names.allowed_name(session, name)
     if row.name == name:
         return
     names.refuse_taken_name(session, type(row), name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import secrets
+import unicodedata
 from itertools import chain, count
 
 from sqlalchemy import select
@@ -11,8 +12,11 @@ from sqlalchemy.orm import Session
 
 from kdnas.db.models import Job, kind_of
 from kdnas.errors import ConflictError, NotFoundError
+from kdnas.specs.naming import LONGEST_NAME, checked_name
 
 _NAMES_LOOKED_AT = 1000
+_DIGITS = 8
+"""Room for a number behind a name."""
 
 # fmt: off
 _QUALITIES = (
@@ -32,13 +36,32 @@ _CREATURES = (
 # fmt: on
 
 
+def allowed_name(session: Session, wanted: str) -> str:
+    """Return a wanted name as it is stored.
+
+    Raises:
+        SpecError: it is no name.
+        ConflictError: it is the id of a job, by which that is found first.
+    """
+    name = checked_name(wanted)
+    if session.get(Job, name) is not None:
+        raise ConflictError(f"name {name!r} is the id of a job; choose another name", field="name")
+    return name
+
+
+def as_stored(reference: str) -> str:
+    """The spelling in which names are stored; what is no name stays as it is."""
+    return unicodedata.normalize("NFC", reference)
+
+
 def unknown(session: Session, table: type[Job], reference: str) -> NotFoundError:
     """Say that there is no such job, and which name is nearest."""
     query = select(table.name).where(table.name.is_not(None)).order_by(table.id.desc())
     known = [str(name) for name in session.scalars(query.limit(_NAMES_LOOKED_AT))]
     near = difflib.get_close_matches(reference, known, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else f"; `kdnas {table.listed_by}` shows all"
-    return NotFoundError(f"there is no {noun_of(kind_of(table))} {reference!r}{meant}")
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    said = f"there is no {noun_of(kind_of(table))} {reference!r}{meant}"
+    return NotFoundError(said, listed_in=None if near else table.listed_in)
 
 
 def taken(table: type[Job], name: str, status: str | None = None) -> ConflictError:
@@ -48,7 +71,8 @@ def taken(table: type[Job], name: str, status: str | None = None) -> ConflictErr
         way = "resume it by that name, or choose another"
     stands = "" if status is None else f" ({status})"
     return ConflictError(
-        f"there is already {with_article(noun_of(kind_of(table)))} named {name!r}{stands}; {way}"
+        f"there is already {with_article(noun_of(kind_of(table)))} named {name!r}{stands}; {way}",
+        field="name",
     )
 
 
@@ -64,8 +88,16 @@ def is_taken(session: Session, table: type[Job], name: str) -> bool:
     return session.scalar(select(table.id).where(table.name == name)) is not None
 
 
-def free_name(session: Session, table: type[Job], wanted: str) -> str:
-    """Return a name that no job of this kind has: as wanted, or with the first number behind it."""
+def free_name(session: Session, table: type[Job], stem: str, end: str = "") -> str:
+    """Return a name that no job of this kind has.
+
+    Args:
+        session: of any transaction.
+        table: of the kind.
+        stem: what it begins with, cut where the whole would be too long.
+        end: what it ends with; where that is taken, the first number follows that makes it free.
+    """
+    wanted = f"{stem[: LONGEST_NAME - len(end) - _DIGITS]}{end}"
     names = chain([wanted], (f"{wanted}.{number}" for number in count(2)))
     return next(name for name in names if not is_taken(session, table, name))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from kdnas.errors import SpecError, TaskDataError, unknown_name
+from kdnas.errors import SpecError, TaskDataError, told_at, unknown_name
 from kdnas.evaluation.data.finding import find_files
 from kdnas.evaluation.data.loading import available_tasks
 from kdnas.evaluation.tasks.registry import SUITES, TASKS, find_task
@@ -32,13 +32,14 @@ def _chosen(spec: EvaluationPlanSpec) -> tuple[Task, ...]:
     if suite == OWN_SUITE:
         return (_own(spec),)
     if suite not in SUITES:
-        raise SpecError(unknown_name("suite", suite, (*SUITES, OWN_SUITE)))
+        raise SpecError(unknown_name("suite", suite, (*SUITES, OWN_SUITE)), field="suite")
     if not spec.tasks:
         return tuple(find_task(name) for name in SUITES[suite])
-    tasks = tuple(dict.fromkeys(find_task(name).name for name in spec.tasks))
+    with told_at("tasks"):
+        tasks = tuple(dict.fromkeys(find_task(name).name for name in spec.tasks))
     stray = next((name for name in tasks if name not in SUITES[suite]), None)
     if stray is not None:
-        raise SpecError(unknown_name(f"task of suite {suite}", stray, SUITES[suite]))
+        raise SpecError(unknown_name(f"task of suite {suite}", stray, SUITES[suite]), field="tasks")
     return tuple(find_task(name) for name in tasks)
 
 
@@ -53,18 +54,20 @@ def _with_columns(task: Task, spec: EvaluationPlanSpec) -> Task:
 def _own(spec: EvaluationPlanSpec) -> Task:
     """Return the user's task; by default it is called by its file, or by its folder."""
     own = spec.own or OwnTaskSpec()
-    task = own_task(
-        own.name or Path(spec.data_dir or "").expanduser().absolute().stem,
-        own.kind,
-        text=own.text,
-        pair=own.pair,
-        label=own.label,
-        metrics=own.metrics or None,
-    )
+    with told_at("own"):
+        task = own_task(
+            own.name or Path(spec.data_dir or "").expanduser().absolute().stem,
+            own.kind,
+            text=own.text,
+            pair=own.pair,
+            label=own.label,
+            metrics=own.metrics or None,
+        )
     if spec.tasks not in ((), (task.name,)):
         raise SpecError(
             f"a task of your own is called {task.name!r}, not {', '.join(spec.tasks)!r}; give it "
-            "another name in own.name"
+            "another name in own.name",
+            field="own.name",
         )
     return task
 
@@ -84,12 +87,14 @@ def plan_to_distil(spec: TaskDistillationSpec) -> EvaluationPlanSpec:
         names = (task.name for task in TASKS.values() if task.is_distilled_for)
         raise SpecError(
             f"{unknown_name('task', spec.task, names)}; of a table of your own say which columns "
-            "it has, with --text and --label (`own` in a request)"
+            "it has, with `own.text` and `own.label`",
+            field="task",
         ) from None
     if not task.is_distilled_for:
         raise SpecError(
             f"task {task.name} is of kind {task.kind}, and students learn classifications and "
-            f"regressions here; evaluate it with `kdnas evaluate --suite {task.suite}`"
+            f"regressions here; evaluate it, as a task of suite {task.suite}",
+            field="task",
         )
     return EvaluationPlanSpec(suite=task.suite, tasks=(task.name,), data_dir=spec.data_dir)
 
@@ -104,7 +109,13 @@ def tasks_with_data(spec: EvaluationPlanSpec, reach: Reach = ANYWHERE) -> tuple[
         RequestError: a folder of the data is out of reach.
         TaskDataError: there is nothing for a named task, or for all of the suite.
     """
-    tasks, names = chosen_tasks(spec), spec.tasks
+    tasks = chosen_tasks(spec)
+    with told_at("data_dir"):
+        return _with_data(tasks, spec, reach)
+
+
+def _with_data(tasks: tuple[Task, ...], spec: EvaluationPlanSpec, reach: Reach) -> tuple[Task, ...]:
+    names = spec.tasks
     if spec.data_dir is None:
         found = tuple(task for task in tasks if task.hub is not None)
         lacking = [task.name for task in tasks if task.hub is None]

@@ -36,12 +36,12 @@ def labels_of_head(
     if kind is None:
         raise RequestError(
             f"model {model.ref!r} has no head, so that it answers nothing as it is; leave out "
-            "--no-training (training in a request) to fine-tune it"
+            "`training: false` to fine-tune it"
         )
     if kind != data.task.kind:
         raise RequestError(
             f"model {model.ref!r} has a head for {kind}, but {data.task.name} is of kind "
-            f"{data.task.kind}; name another model or task, or leave out --no-training"
+            f"{data.task.kind}; name another model or task, or leave out `training: false`"
         )
     if data.labels is None:
         return None, ()
@@ -63,7 +63,7 @@ def labels_of_head(
     raise RequestError(
         f"{data.task.name} has the label {lacking[0]!r}, which model {model.ref!r} does not know; "
         f"it has {', '.join(own[:_MOST_NAMED])}{more}: write the labels as it does, or leave out "
-        "--no-training"
+        "`training: false`"
     )
 
 

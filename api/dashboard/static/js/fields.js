@@ -6,7 +6,7 @@ import { byId, problem, show } from "./dom.js";
 
 const SEEDS = { type: "integer", minimum: 1, maximum: 100, default: 3 };
 
-export const NAME = { path: "name", help: "Letters, digits, points and lines. Without one it is given a pleasant name." };
+export const NAME = { path: "name", help: "Letters and digits of any script, and any of . _ -. Without one it is given a pleasant name." };
 
 export const teacher = (prefix = "") => ({
   path: `${prefix}teacher.ref`, label: "Teacher", help: "An encoder: minilm, a hub id such as bert-base-uncased, or a folder below the data roots.",

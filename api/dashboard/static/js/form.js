@@ -275,39 +275,39 @@ export class SpecForm {
     this.#fields.get(path).input.focus();
   }
 
-  /** Show what the service did not like, at its fields where it names them. */
+  /** Show what the service did not like: at its fields where it names them, else at the top. */
   #refused(error) {
     const left = [];
-    const marked = [];
+    const marked = new Map(); // path → what is said there
     for (const { where, message } of error.errors ?? []) {
-      const path = this.#pathOf(where);
-      if (path === null) left.push(`${where}: ${message}`);
-      else {
-        this.#mark(path, message);
-        marked.push(path);
-      }
+      const names = where.split(".").filter((name, i) => i > 0 || name !== "body");
+      const path = this.#pathOf(names);
+      if (path !== null) marked.set(path, [...(marked.get(path) ?? []), message]);
+      else left.push(names.length && !message.includes(names.join(".")) ? `${names.join(".")}: ${message}` : message);
     }
-    if (marked.length) this.#lead(marked[0], marked.length);
-    if (left.length || !marked.length) {
-      show(this.#summary, problem(left.length ? { message: left.join("; ") } : error));
-      if (!marked.length) this.#summary.scrollIntoView({ block: "center" });
+    for (const [path, messages] of marked) this.#mark(path, messages.map(sentence).join(" "));
+    if (marked.size) this.#lead([...marked.keys()].sort(this.#inOrder)[0], marked.size);
+    if (left.length || !marked.size) {
+      show(this.#summary, left.length ? left.map((message) => problem({ message: sentence(message) })) : problem(error));
+      if (!marked.size) this.#summary.scrollIntoView({ block: "center" });
     }
   }
 
-  /** The field that a place such as `body.objective.hs.mapping` belongs to, or the first within it. */
-  #pathOf(where) {
-    const names = where.split(".").filter((name) => name !== "body");
-    while (names.length) {
-      for (let skip = -1; skip < names.length; skip++) {
-        const path = names.filter((_, i) => i !== skip).join(".");
-        if (this.#fields.has(path)) return path;
-      }
-      const within = `${names.join(".")}.`;
-      const first = [...this.#fields.keys()].filter((path) => path.startsWith(within));
-      if (first.length) return first.find((path) => this.#fields.get(path).to !== path) ?? first[0];
-      names.pop();
-    }
-    return null;
+  /** The order of two fields on the page, those of alternatives among them. */
+  #inOrder = (one, other) => {
+    const [first, second] = [one, other].map((path) => this.#fields.get(path).box);
+    return first.compareDocumentPosition(second) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1;
+  };
+
+  /**
+   * The field that a place such as `controller.episodes` belongs to: its own, of a part of a list that
+   * of the list, and of an object the first within it. Null if nobody fills it in here.
+   */
+  #pathOf(names) {
+    const path = names.filter((name) => !/^\d+$/.test(name)).join(".");
+    if (this.#fields.has(path)) return path;
+    const within = [...this.#fields.keys()].filter((key) => path && key.startsWith(`${path}.`));
+    return within.find((key) => this.#fields.get(key).to !== key) ?? within.sort(this.#inOrder)[0] ?? null;
   }
 }
 

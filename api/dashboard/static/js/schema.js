@@ -80,7 +80,9 @@ export function read(node, text) {
   if (node.minLength && typed.length < node.minLength) return { error: `at least ${node.minLength} characters` };
   if (node.maxLength && typed.length > node.maxLength) return { error: `at most ${node.maxLength} characters` };
   if (node.pattern && !new RegExp(node.pattern, "u").test(typed)) {
-    return { error: node.example ? `one such as ${node.example}` : "letters, digits, points, lines and underscores only" };
+    const [, choices] = /^\^\(([^()]*)\)\$$/.exec(node.pattern) ?? [];
+    if (choices) return { error: `one of ${choices.replaceAll("|", ", ")}` };
+    return { error: node.example ? `one such as ${node.example}` : "letters and digits of any script, and any of . _ - only" };
   }
   return { value: typed };
 }

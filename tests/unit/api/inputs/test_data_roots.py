@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from api.inputs.data_roots import check_model, check_paths
+from api.inputs.data_roots import check_model, check_paths, check_pipeline
 from api.jobs.files import checkpoints_in_store
 from kdnas.errors import RequestError
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.parts import ModelSpec
+from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
 
 ARCHITECTURE = "3,12,288,768,gelu"
@@ -103,7 +104,7 @@ def test_a_folder_here_that_looks_like_a_hub_id_is_a_path(
 
 
 @pytest.mark.parametrize(
-    "source", ["pydocs", "hub:nyu-mll/glue", "{root}/texts", "{root}/texts/*.txt", "{root}/*/b*"]
+    "source", ["pydocs", "hub:nyu-mll/glue", "{root}/texts", "{root}/texts/*.txt", "{root}/te*/a*"]
 )
 def test_corpora_that_may_be_named(source: str, root: Path, settings: Settings) -> None:
     check_paths(search(corpus=["pydocs", source.format(root=root)]), settings)
@@ -133,6 +134,7 @@ def test_corpora_that_may_not(source: str, root: Path, settings: Settings) -> No
 
 def test_an_earlier_student_may_teach_or_begin(tmp_path: Path, settings: Settings) -> None:
     (tmp_path / "students" / "s1").mkdir(parents=True)
+    (tmp_path / "students" / "s1" / "config.json").write_text("{}")
     student = str(tmp_path / "students" / "s1")
     check_paths(distillation(student={"init_from": student}, teacher=student), settings)
     with refused("student.init_from.ref"):
@@ -207,3 +209,39 @@ def test_a_model_by_itself(root: Path, settings: Settings) -> None:
     check_model(ModelSpec(ref=str(root / "model")), "teacher", settings)
     with refused("teacher '/etc' is outside"):
         check_model(ModelSpec(ref="/etc"), "teacher", settings)
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "said"),
+    [
+        ({"corpus": "{root}/none.txt"}, "corpus.source", "corpus source '{root}/none.txt' is not"),
+        ({"corpus": "{root}/*.jsonl"}, "corpus.source", "no file matches the glob"),
+        ({"corpus": "{root}/model"}, "corpus.source", "no text found in {root}/model"),
+        ({"teacher": "{root}/none"}, "teacher.ref", "model folder '{root}/none' does not exist"),
+        ({"teacher": "{root}/texts"}, "teacher.ref", "has no config.json in {root}/texts"),
+        ({"teacher": "{root}/texts/a.txt"}, "teacher.ref", "is a file; give the model's folder"),
+    ],
+)
+def test_what_is_not_there_is_refused_at_its_field(
+    part: dict[str, str], field: str, said: str, root: Path, settings: Settings
+) -> None:
+    part = {key: value.format(root=root) for key, value in part.items()}
+    for spec in (search(**part), distillation(**part)):
+        with pytest.raises(RequestError) as caught:
+            check_paths(spec, settings)
+        assert said.format(root=root) in str(caught.value)
+        assert [one.field for one in caught.value.fields] == [field]
+    pipeline = PipelineSpec.read({"search": part, "evaluation": {"suite": "glue"}}, "test")
+    with pytest.raises(RequestError) as caught:
+        check_pipeline(pipeline, settings)
+    assert [one.field for one in caught.value.fields] == [f"search.{field}"]
+
+
+def test_a_text_that_cannot_be_read_is_refused(
+    root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever runs tests as root may read everything: the system's answer stands in for it."""
+    closed = root / "texts" / "a.txt"
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != closed)
+    with pytest.raises(RequestError, match=rf"cannot read {closed}: Permission denied"):
+        check_paths(search(corpus=str(root / "texts")), settings)

@@ -59,7 +59,7 @@ def prepare(
 def test_a_teacher_without_a_head_is_refused_unless_one_is_to_be_fitted(
     lab: TinyLab, objective: dict[str, Any]
 ) -> None:
-    with pytest.raises(TeacherError, match=r"no masked-LM head.*add --fit-lm-head"):
+    with pytest.raises(TeacherError, match=r"no masked-LM head.*add `objective.fit_lm_head`"):
         check_objective(objective_spec(objective), lab.teacher)
     check_objective(objective_spec(objective | {"fit_lm_head": 3}), lab.teacher)
 

@@ -146,7 +146,7 @@ def test_tasks_stay_with_their_suite() -> None:
         (("--resume", "one"), "there is no pipeline 'one'"),
         (("--goal", "limt"), "search.goal: unknown value 'limt', did you mean 'limit'"),
         (("--goal", "limit", "--top", "3"), "within limits, and there is none"),
-        (("--max-latency-ratio", "0"), "search.limits.max_latency_ratio: input should be"),
+        (("--max-latency-ratio", "0"), "search.limits.max_latency_ratio: give a number above 0"),
         (("--strategy", "gpp"), "search.controller.strategy: unknown name 'gpp', did you mean"),
         (
             ("--strategy", "evolution", "--strategy-option", "sample=90"),

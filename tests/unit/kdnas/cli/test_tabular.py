@@ -363,7 +363,7 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
         (("--strategies", "randon"), "unknown strategy 'randon', did you mean 'random'"),
         (("--strategies", "no_module:X"), "strategy 'no_module:X' cannot be imported"),
         (("--reference", "gp"), "strategy of --reference 'gp'"),
-        (("--latency-price", "2"), "reward.latency_price: input should be less than 1"),
+        (("--latency-price", "2"), "reward.latency_price: give a number of at least 0 and below 1"),
         (("--goal", "limit"), "within limits, and there is none; add limits.max_latency_ratio"),
         (("--goal", "fornt"), "unknown value 'fornt', did you mean 'front'"),
         (

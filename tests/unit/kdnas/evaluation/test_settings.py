@@ -65,7 +65,10 @@ def test_a_grid_is_the_published_one_unless_it_is_narrowed() -> None:
     [
         ({"grid": {}, "epochs": 3}, "a grid chooses learning rate and epochs"),
         ({"grid": {"epochs": [3, 3]}}, "epochs must differ"),
-        ({"grid": {"learning_rates": [2.0]}}, "learning_rates.0: input should be less than 1"),
+        (
+            {"grid": {"learning_rates": [2.0]}},
+            "learning_rates.0: give a number above 0 and below 1",
+        ),
         ({"grid": {"epochs": list(range(1, 30))}}, "at most 100 points, not 116"),
         ({"own": {}}, "not of suite 'glue'; take suite 'own'"),
         ({"suite": "own"}, "needs data_dir"),
@@ -93,7 +96,7 @@ def test_a_number_of_seeds_is_short_for_the_first_ones() -> None:
         ({"seeds": 0}, "from 1 to 1000 seeds"),
         ({"seeds": [1, 1]}, "must differ"),
         ({"seeds": []}, "at least one seed"),
-        ({"seeds": [-1]}, "seeds.0: input should be greater than or equal to 0"),
+        ({"seeds": [-1]}, "seeds.0: give a whole number from 0"),
         ({"max_step": 3}, "max_steps"),
         ({"learning_rate": 0}, "learning_rate"),
     ],

@@ -82,7 +82,7 @@ def test_it_is_asked_for_as_ours_are() -> None:
     assert SearchSpec.read({"objective": "channels"}, "spec").objective.name == "channels"
     for wrong, sentence in (
         ({"channel": 4}, "'objective.channel', did you mean 'objective.channels'"),
-        ({"channels": 0}, "objective.channels: input should be greater than or equal to 1"),
+        ({"channels": 0}, "objective.channels: give a whole number of at least 1"),
         ({"relations": ["qq"]}, "relations is for minilmv2, not for channels"),
     ):
         with pytest.raises(SpecError, match=sentence):

@@ -125,8 +125,8 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
     assert text.startswith("search.yaml: 6 problems:")
     assert "'tacher', did you mean 'teacher'?" in text
     assert "'proxy.stepz', did you mean 'proxy.steps'?" in text
-    assert "proxy.batch_size: input should be greater than or equal to 1 (given: 0)" in text
-    assert "reward.loss: unknown value 'relativ', did you mean 'relative'?" in text
+    assert "proxy.batch_size: give a whole number from 1 to 65536, not 0" in text
+    assert "not 'relativ'; did you mean 'relative'?" in text
     assert "objective.mapping: unknown value 'uniformm', did you mean 'uniform'?" in text
     assert "gpu_fraction must be 1/n" in text
 
@@ -134,24 +134,30 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (None, "request: spec: write `key: value` lines"),
-        ([1], "given: [1]"),
-        ("text", "given: 'text'"),
-        ({"seed": -1}, "seed: input should be greater than or equal to 0 (given: -1)"),
-        ({"seed": "one"}, "given: 'one'"),
-        ({"controller": {"episodes": 10**30}}, "controller.episodes: input should be less than"),
+        (None, "request: give an object with any of name, teacher"),
+        ([1], "not [1]"),
+        ("text", "not 'text'"),
+        ({"seed": -1}, "seed: give a whole number from 0 to 2147483647, not -1"),
+        ({"seed": "one"}, "not 'one'"),
+        (
+            {"controller": {"episodes": 10**30}},
+            "controller.episodes: give a whole number from 1 to 100000, not",
+        ),
         (
             {"controller": {"episodes": 1000, "candidates": 1000}},
             "episodes (1000) times candidates (1000) is 1000000, more than the 100000 that",
         ),
-        ({"backend": {"threads": 10**6}}, "backend.threads: input should be less than or equal"),
-        ({"proxy": {"betas": [0.9, 5]}}, "proxy.betas.1: input should be less than 1 (given: 5)"),
+        ({"backend": {"threads": 10**6}}, "backend.threads: give a whole number from 1 to 1024"),
+        (
+            {"proxy": {"betas": [0.9, 5]}},
+            "proxy.betas.1: give a number of at least 0 and below 1, not 5",
+        ),
         ({"teacher": "a\0b"}, r"'a\x00b' holds a NUL or half a surrogate pair"),
         ({"corpus": {"source": ["a", "\ud800"]}}, r"'\ud800' holds a NUL or half a surrogate"),
         ({"space": {"axes": {"layers\udfff": [1]}}}, r"'layers\udfff' holds a NUL or half"),
-        ({"name": "a b"}, "given: 'a b'"),
+        ({"name": "a b"}, "name 'a b' has a space in it"),
         ({"name": ""}, "name: "),
-        ({"teacher": None}, "teacher: write `key: value` lines"),
+        ({"teacher": None}, "teacher: give an object with any of ref, revision, fingerprint"),
         ({"teacher": ""}, "teacher.ref"),
         ({"corpus": []}, "name at least one source"),
         ({"corpus": {"source": ["", "a"]}}, "name at least one source"),
@@ -159,10 +165,13 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
         ({"corpus": {"held_out_fraction": 0}}, "corpus.held_out_fraction"),
         ({"space": {"kind": "paper", "axes": {"layers": [3]}}}, "axes go with kind custom"),
         ({"space": "custom"}, "axes go with kind custom"),
-        ({"space": {"axes": {"layers": 3}}}, "space.axes.layers: write a list (given: 3)"),
+        (
+            {"space": {"axes": {"layers": 3}}},
+            "space.axes.layers: give a list, each a whole number, or text, not 3",
+        ),
         (
             {"objective": {"mapping": {1: [2], 2: 5}}},
-            "objective.mapping.2: write a list (given: 5)",
+            "objective.mapping.2: give a list, each a whole number from 1 to 1000, not 5",
         ),
         ({"objective": "minilm"}, "objective: unknown name 'minilm', did you mean 'minilmv2'?"),
         ({"objective": "hs+do"}, "did you mean 'hs+od'?"),
@@ -178,50 +187,57 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
         ({"objective": {"name": "minilmv2", "relations": ["qq", "qq"]}}, "each once"),
         (
             {"objective": {"name": "minilmv2", "relations": ["qq", "qqq"]}},
-            "objective.relations.1: unknown value 'qqq', did you mean 'qq'?",
+            "not 'qqq'; did you mean 'qq'?",
         ),
         (
             {"objective": {"name": "minilmv2", "relations": {"qq": 0}}},
-            "objective.relations.qq: input should be greater than 0 (given: 0)",
+            "objective.relations.qq: give a number above 0 and at most 1000000, not 0",
         ),
         (
             {"objective": {"name": "minilmv2", "teacher_layer": "atuo"}},
-            "objective.teacher_layer: unknown value 'atuo', did you mean 'auto'?",
+            "or one of auto, search, not 'atuo'; did you mean 'auto'?",
         ),
         (
             {"objective": {"name": "minilmv2", "teacher_layer": 0}},
-            "objective.teacher_layer: input should be greater than or equal to 1 (given: 0)",
+            "objective.teacher_layer: give a whole number from 1 to 1000, or one of auto, "
+            "search, not 0",
         ),
-        ({"objective": {"name": "hs+od", "hs_share": 1}}, "should be less than 1 (given: 1)"),
+        (
+            {"objective": {"name": "hs+od", "hs_share": 1}},
+            "give a number above 0 and below 1, not 1",
+        ),
         ({"objective": {"name": "distilbert", "weights": [1, 2]}}, "weights.2: is missing"),
         ({"objective": {"name": "od", "positions": "mask"}}, "did you mean 'masked'?"),
-        ({"objective": 5}, "objective: write a name or `key: value` lines (given: 5)"),
-        ({"proxy": {"epochs": None}}, "proxy: give steps or epochs"),
+        ({"objective": 5}, "or an object with that as its name, not 5"),
+        ({"proxy": {"epochs": None}}, "proxy: steps and epochs are both null; give one"),
         ({"proxy": {"rungs": [30, 30]}}, "give each rung once and in rising order, not [30, 30]"),
-        ({"proxy": {"rungs": [-1]}}, "greater than or equal to 0 (given: -1)"),
+        ({"proxy": {"rungs": [-1]}}, "not -1"),
         ({"proxy": {"rungs": list(range(1, 22))}}, "at most 20"),
         (
             {"proxy": {"steps": 120, "rungs": [30, 120]}},
             "proxy.rungs: rungs lie before the last step of a training, which has 120 steps, and "
             "[120] do not; give smaller ones",
         ),
-        ({"proxy": {"rungs": [30], "keep": 0}}, "greater than or equal to 1 (given: 0)"),
+        ({"proxy": {"rungs": [30], "keep": 0}}, "not 0"),
         ({"proxy": {"learning_rate": math.nan}}, "proxy.learning_rate"),
-        ({"proxy": {"learning_rate": math.inf}}, "given: inf"),
+        ({"proxy": {"learning_rate": math.inf}}, "not inf"),
         ({"proxy": {"betas": [0.9]}}, "proxy.betas.1: is missing"),
         ({"proxy": {"dropout": 1}}, "proxy.dropout"),
-        ({"proxy": {"fraction": 1.5}}, "given: 1.5"),
+        ({"proxy": {"fraction": 1.5}}, "not 1.5"),
         ({"reward": {"alpha": 0.1}}, "reward.alpha"),
         ({"reward": {"latency_price": 1}}, "reward.latency_price"),
         (
             {"controller": {"strategy": {"variant": "once", "epsilon_decay": "spred"}}},
-            "controller.strategy.epsilon_decay: unknown value 'spred', did you mean 'spread'?",
+            "or spread, not 'spred'; did you mean 'spread'?",
         ),
         ({"limits": {"max_hours": 0}}, "limits.max_hours"),
-        ({"goal": "limt"}, "goal: unknown value 'limt', did you mean 'limit'?"),
+        (
+            {"goal": "limt"},
+            "goal: give one of reward, limit, front, not 'limt'; did you mean 'limit'?",
+        ),
         ({"goal": "limit"}, "limits: goal limit asks for the lowest loss within limits"),
-        ({"goal": "limit", "limits": {"max_hours": 1}}, "add limits.max_latency_ratio"),
-        ({"latency": {"device": "tpu"}}, "latency.device: unknown value 'tpu'"),
+        ({"goal": "limit", "limits": {"max_hours": 1}}, "add `limits.max_latency_ratio`"),
+        ({"latency": {"device": "tpu"}}, "latency.device: give one of auto, cpu, cuda, not 'tpu'"),
     ],
 )
 def test_one_problem_is_one_sentence(data: object, words: str) -> None:
@@ -359,7 +375,7 @@ def test_only_a_full_distillation_may_have_no_steps() -> None:
         {"architecture": "3,12,384,1024,gelu", "training": {"steps": 0}}, "request"
     )
     assert spec.training.steps == 0
-    with pytest.raises(SpecError, match=r"proxy.steps.*greater than or equal to 1"):
+    with pytest.raises(SpecError, match=r"proxy.steps: give a whole number from 1 to"):
         SearchSpec.read({"proxy": {"steps": 0}}, "request")
     with pytest.raises(SpecError, match="steps 0 distils nothing; give 1 or more"):
         PipelineSpec.read(

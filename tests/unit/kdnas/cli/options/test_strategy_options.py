@@ -81,8 +81,8 @@ def test_those_of_a_class_are_its_own(tmp_path: Path) -> None:
         ("name=random", "'name=random' names a strategy; say by --strategy which one"),
         ("acquisition=tomson", "unknown value 'tomson', did you mean 'thompson'?"),
         ("confidnce=3", "did you mean 'controller.strategy.confidence'?"),
-        ("confidence=-2", "controller.strategy.confidence: input should be greater than or equal"),
-        ("confidence=nan", "controller.strategy.confidence: input should be a finite number"),
+        ("confidence=-2", "controller.strategy.confidence: give a number from 0"),
+        ("confidence=nan", "controller.strategy.confidence: give a number from 0"),
         ("population=9", "population is for nsga2 and evolution, not for gp"),
     ],
 )
