@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from kdnas.architecture import Architecture
 from kdnas.errors import ArchitectureError
@@ -41,21 +41,22 @@ class FullTrainingSpec(TrainingSpec):
     device: str = Field("auto", pattern="^(auto|cpu|cuda)$")
     threads: Threads | None = None
     num_workers: Workers = 1
-    accumulate: BatchSize = 1
+    accumulate: BatchSize = Field(1, validate_default=True)
     compile: bool = False
     address: str | None = None
     checkpoints: str | None = None
 
-    @model_validator(mode="after")
-    def _rows_for_all(self) -> FullTrainingSpec:
-        parts = self.num_workers * self.accumulate
-        if parts > self.batch_size:
+    @field_validator("accumulate")
+    @classmethod
+    def _rows_for_all(cls, accumulate: int, info: ValidationInfo) -> int:
+        workers, rows = info.data.get("num_workers"), info.data.get("batch_size")
+        if workers is not None and rows is not None and workers * accumulate > rows:
             raise ValueError(
-                f"num_workers ({self.num_workers}) times accumulate ({self.accumulate}) is above "
-                f"batch_size ({self.batch_size}), so that a part would be empty; make the batch "
+                f"num_workers ({workers}) times accumulate ({accumulate}) is above "
+                f"batch_size ({rows}), so that a part would be empty; make the batch "
                 "larger or the parts fewer"
             )
-        return self
+        return accumulate
 
 
 class FullStudentSpec(StudentSpec):

@@ -223,12 +223,13 @@ class BackendSpec(Spec):
     def _from_text(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
 
-    @model_validator(mode="after")
-    def _whole_share(self) -> BackendSpec:
-        share = 1 / self.gpu_fraction
+    @field_validator("gpu_fraction")
+    @classmethod
+    def _whole_share(cls, value: float) -> float:
+        share = 1 / value
         if not math.isfinite(share) or abs(share - round(share)) > 1e-6:
-            raise ValueError("gpu_fraction must be 1/n: 1, 0.5, 0.25 …")
-        return self
+            raise ValueError(f"gpu_fraction must be 1/n (1, 0.5, 0.25 …), not {value:g}")
+        return value
 
 
 class ProxiesSpec(Spec):

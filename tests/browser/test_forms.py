@@ -201,7 +201,7 @@ def test_a_strategy_of_ones_own_is_named_by_its_class(
         expect(wrong).to_have_text("One such as package.module:Class.")
     own.fill("controller.strategies:RandomStrategy")
     page.get_by_role("button", name="Start the search").click()
-    expect(page.get_by_role("alert")).to_contain_text("KDNAS_ALLOW_CUSTOM_CODE=1")
+    expect(wrong).to_contain_text("KDNAS_ALLOW_CUSTOM_CODE=1")
     here.kill()
     here.environment["KDNAS_ALLOW_CUSTOM_CODE"] = "1"
     here.start()
@@ -360,9 +360,11 @@ def test_what_the_service_refuses_is_shown_at_its_field(
 def test_a_taken_name_is_said(page: Page, service: Service, complaints: Complaints) -> None:
     complaints.expected.append("409")
     page.goto(f"{service.url}/searches/new")
-    page.get_by_label("Name", exact=True).fill("under-8-ms")
+    name = page.get_by_label("Name", exact=True)
+    name.fill("under-8-ms")
     page.get_by_role("button", name="Start the search").click()
-    expect(page.get_by_role("alert")).to_contain_text("under-8-ms")
+    expect(page.locator('[data-path="name"] .error')).to_contain_text("under-8-ms")
+    expect(name).to_be_focused()
 
 
 def test_the_distil_button_leads_to_a_queued_distillation(
@@ -414,3 +416,76 @@ def test_a_latency_table_is_asked_for_and_watched(page: Page, service: Service) 
     expect(builds).to_be_hidden()
     with service.database.read() as session:
         assert jobs.get_job(session, build["id"], LatencyBuild).status == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("path", "typed", "folded", "said"),
+    [
+        (
+            "/searches/new",
+            {
+                "name": "Größe-測試-1",
+                "corpus.source": "/nowhere/a.txt",
+                "backend.gpu_fraction": "0.3",
+            },
+            "backend.gpu_fraction",
+            "1/n",
+        ),
+        (
+            "/distillations/new",
+            {"architecture": "4,12,576,768", "training.accumulate": "64"},
+            "training.accumulate",
+            "above batch_size",
+        ),
+        (
+            "/evaluations/new",
+            {"model.ref": "/nowhere/model", "stride": "9000"},
+            "stride",
+            "8192",
+        ),
+        (
+            "/pipelines/new",
+            {
+                "search.teacher.ref": "/nowhere",
+                "evaluation.max_steps": "2",
+                "search.backend.gpu_fraction": "0.3",
+            },
+            "search.backend.gpu_fraction",
+            "1/n",
+        ),
+        (
+            "/task-distillations/new",
+            {"task": "RTE", "grid.betas": "0.1\n0.1"},
+            "grid.betas",
+            "must differ",
+        ),
+    ],
+)
+def test_each_form_unfolds_and_marks_the_fields_that_the_service_refuses(
+    page: Page,
+    service: Service,
+    complaints: Complaints,
+    path: str,
+    typed: dict[str, str],
+    folded: str,
+    said: str,
+) -> None:
+    complaints.expected.append("422")
+    page.goto(f"{service.url}{path}")
+    expect(page.locator(".submit button")).to_be_enabled()
+    page.wait_for_timeout(500)  # the fields of alternatives come after the form
+    for name, value in typed.items():
+        page.evaluate(
+            "([name, value]) => {"
+            "  const field = document.getElementById('form').elements.namedItem(name);"
+            "  field.value = value;"
+            "  field.dispatchEvent(new Event('input', { bubbles: true }));"
+            "}",
+            [name, value],
+        )
+    page.locator(".submit button").click()
+    wrong = page.locator(f'[data-path="{folded}"] .error')
+    expect(wrong).to_be_visible()
+    expect(wrong).to_contain_text(re.compile(re.escape(said), re.I))
+    marked = page.locator("[data-wrong]")
+    expect(marked.first.locator("input, select, textarea")).to_be_focused()

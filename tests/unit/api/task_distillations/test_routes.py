@@ -286,6 +286,7 @@ def test_folders_in_a_request_are_written_whole(
 ) -> None:
     student = settings.home / "students" / "mine"
     student.mkdir(parents=True)
+    (student / "config.json").write_text("{}")
     for given in (str(student), "bilstm", "3,12,384,384,gelu", "layers:1,3"):
         asked: dict[str, object] = {"task": "rte", "student": given}
         asked["data_dir"] = f"{glue}/../glue"

@@ -364,8 +364,8 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
         (("--strategies", "no_module:X"), "strategy 'no_module:X' cannot be imported"),
         (("--reference", "gp"), "strategy of --reference 'gp'"),
         (("--latency-price", "2"), "reward.latency_price: give a number of at least 0 and below 1"),
-        (("--goal", "limit"), "within limits, and there is none; add limits.max_latency_ratio"),
-        (("--goal", "fornt"), "unknown value 'fornt', did you mean 'front'"),
+        (("--goal", "limit"), "within limits, and there is none; add `limits.max_latency_ratio`"),
+        (("--goal", "fornt"), "not 'fornt'; did you mean 'front'"),
         (
             ("--table", "additive", "--schedule", "99"),
             "--schedule is 99, and additive is a formula",

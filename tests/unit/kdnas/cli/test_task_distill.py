@@ -242,7 +242,7 @@ def test_a_used_output_folder_is_refused(home: Path, work: TaskWork) -> None:
 def test_what_is_stored_is_listed_and_shown(home: Path) -> None:
     nothing = run("task-distillations", "list").stdout
     assert nothing.startswith("nothing was distilled for a task yet")
-    with pytest.raises(NotFoundError, match="kdnas task-distillations list"):
+    with pytest.raises(NotFoundError, match="there is no task distillation 'mine'"):
         invoke("task-distillations", "show", "mine")
     with opened() as database:
         whole = add_task_distillation(database, "whole", failed="pkd")

@@ -9,8 +9,18 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from kdnas.cli.options.places import At, nested, refuse_with_resume, request_of
-from kdnas.errors import SpecError
+from kdnas.cli.evaluate import evaluate
+from kdnas.cli.launch import launch
+from kdnas.cli.main import error_sentence
+from kdnas.cli.options.places import (
+    At,
+    nested,
+    refuse_with_resume,
+    request_of,
+    with_options,
+)
+from kdnas.cli.search import search
+from kdnas.errors import NotFoundError, SpecError
 
 Steps = Annotated[int | None, typer.Option(help="How many."), At("proxy.steps")]
 
@@ -61,3 +71,29 @@ def test_a_mapping_is_laid_over_its_place(names: tuple[str, str]) -> None:
     assert nested({name: values[name] for name in names}) == {
         "a": 3 if names[-1] == "a" else {"b": 1}
     }
+
+
+@pytest.mark.parametrize(
+    ("sentence", "said"),
+    [
+        ("add `proxy.steps`", "add `proxy.steps` (--steps)"),
+        ("add `objective.fit_lm_head` 9", "add `objective.fit_lm_head` (--fit-lm-head) 9"),
+        ("run `ray start`, see `no.such`", "run `ray start`, see `no.such`"),
+    ],
+)
+def test_a_sentence_about_a_request_names_the_options_of_the_command(
+    sentence: str, said: str
+) -> None:
+    assert with_options(sentence, search) == said
+
+
+def test_an_entry_of_a_part_and_one_with_a_value_have_their_options() -> None:
+    assert with_options("add `limits.max_latency_ratio`", launch).endswith("(--max-latency-ratio)")
+    assert with_options("leave out `training: false`", evaluate).endswith("(--no-training)")
+
+
+def test_an_error_ends_with_the_command_that_lists_what_there_is() -> None:
+    error = NotFoundError("there is no search 'x'", listed_in="searches")
+    assert error_sentence(error, ["searches", "show", "x"]) == (
+        "there is no search 'x'; `kdnas searches list` shows all"
+    )

@@ -79,7 +79,7 @@ def test_those_of_a_class_are_its_own(tmp_path: Path) -> None:
         ("acquisition", "--strategy-option 'acquisition' is no NAME=VALUE; write one, as"),
         ("=3", "--strategy-option '=3' is no NAME=VALUE"),
         ("name=random", "'name=random' names a strategy; say by --strategy which one"),
-        ("acquisition=tomson", "unknown value 'tomson', did you mean 'thompson'?"),
+        ("acquisition=tomson", "not 'tomson'; did you mean 'thompson'?"),
         ("confidnce=3", "did you mean 'controller.strategy.confidence'?"),
         ("confidence=-2", "controller.strategy.confidence: give a number from 0"),
         ("confidence=nan", "controller.strategy.confidence: give a number from 0"),

@@ -154,7 +154,7 @@ def test_labels_that_are_numbers_are_places(model: TeacherHandle, tmp_path: Path
 
 
 def test_other_heads_are_refused(model: TeacherHandle, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"has no head, so that .* leave out --no-training"):
+    with pytest.raises(RequestError, match=r"has no head, so that .* leave out `training: false`"):
         labels_of_head(model, CASES[0])
     other = head(tmp_path / "a", ["bad", "good"], model)
     with pytest.raises(
