@@ -18,6 +18,7 @@ import shutil
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,12 +29,11 @@ from typing import Any, Final, Literal, Self, get_args
 import httpx2 as httpx
 import psutil
 import yaml
-from sqlalchemy import func, select
 
 from kdnas.db.engine import Database, Session
 from kdnas.db.exploration import candidates
 from kdnas.db.migrate import open_database
-from kdnas.db.models import Attempt, Candidate, Evaluation, Job
+from kdnas.db.models import Attempt, Evaluation, Job
 from kdnas.db.repository import jobs, pipelines, sweeps, task_distillations
 from kdnas.settings import Settings
 from kdnas.testing.commands import WORDS, Program
@@ -318,7 +318,7 @@ class Ground:
         with self.database.read() as session:
             found = json.loads(json.dumps(work.outcome(session, session.get_one(Job, job_id))))
         with self.database.write() as session:
-            for row in session.scalars(select(Evaluation)).all():
+            for row in session.query(Evaluation.id).all():
                 jobs.delete_job(session, row.id)
         return found
 
@@ -458,10 +458,11 @@ class Ground:
 
     def _id(self, work: Work, name: str) -> str | None:
         with self.database.read() as session:
-            query = select(Job.id).where(Job.kind == work.kind)
+            query = session.query(Job.id).filter(Job.kind == work.kind)
             if work.kind != "evaluation":  # which have no names; those before are deleted
-                query = query.where(Job.name == name)
-            return session.scalar(query)
+                query = query.filter(Job.name == name)
+            found: str | None = query.scalar()
+        return found
 
 
 class Service:
@@ -570,11 +571,5 @@ def words(process: psutil.Process) -> str:
 
 def trained_twice(session: Session) -> int:
     """Candidates with more than one training that came to its end."""
-    done = (
-        select(Attempt.candidate_id)
-        .join(Candidate, Candidate.id == Attempt.candidate_id)
-        .where(Attempt.outcome == "succeeded")
-        .group_by(Attempt.candidate_id)
-        .having(func.count() > 1)
-    )
-    return len(session.scalars(done).all())
+    done = session.query(Attempt.candidate_id).filter(Attempt.outcome == "succeeded")
+    return sum(number > 1 for number in Counter(row.candidate_id for row in done).values())
