@@ -39,7 +39,7 @@ CONFIGURATION = """
 # What no schema can say is refused with 422 all the same: a cursor of another list, heads that do
 # not divide a width, two entries that exclude each other, a path outside the roots.
 [checks.positive_data_acceptance]
-expected-statuses = ["2xx", "401", "403", "404", "409", "422", "503"]
+expected-statuses = ["2xx", "401", "403", "404", "409", "422", "429", "503"]
 
 # What cannot be deleted; ids of the rest follow from the answers that made it.
 [parameters]
@@ -51,7 +51,7 @@ expected-statuses = ["2xx", "401", "403", "404", "409", "422", "503"]
 [[operations]]
 include-method = "POST"
 [operations.checks.negative_data_rejection]
-expected-statuses = ["202", "400", "401", "403", "404", "405", "409", "413", "415", "422", "5xx"]
+expected-statuses = ["202", "400", "401", "403", "404", "405", "409", "413", "415", "422", "429", "5xx"]
 """
 
 # PostgreSQL refuses more than SQLite, such as a zero character, and so is asked for longer.

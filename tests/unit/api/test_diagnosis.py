@@ -13,6 +13,8 @@ import pytest
 
 from api import diagnosis
 from kdnas.db.engine import Database
+from kdnas.db.migrate import open_database
+from kdnas.db.repository.tokens import create_token
 from kdnas.settings import Settings
 
 DOCTOR = (sys.executable, "-c", "from kdnas.cli.main import main; main()", "doctor", "--port", "0")
@@ -124,3 +126,16 @@ def test_a_port_that_is_taken_and_a_door_that_is_open(here: Settings) -> None:
     assert "Address already in use" in found.text
     assert diagnosis._port(here, "0.0.0.0", 0).state == "fail"
     assert diagnosis._port(replace(here, operator_token=TOKEN), "0.0.0.0", 0).state == "ok"
+
+
+def test_tokens_of_users_are_counted_and_open_the_door(here: Settings) -> None:
+    assert diagnosis._tokens(here).text.startswith("none: ")
+    with open_database(here) as database, database.write() as session:
+        create_token(session, "bob", "viewer")
+    assert diagnosis._tokens(here).text == "1 of users"
+    assert diagnosis._port(here, "0.0.0.0", 0).state == "fail"
+    with open_database(here) as database, database.write() as session:
+        create_token(session, "anna", "operator")
+    assert diagnosis._port(here, "0.0.0.0", 0).state == "ok"
+    told = diagnosis._tokens(replace(here, operator_token=TOKEN)).text
+    assert told == "set for operators only, and 2 of users"

@@ -79,3 +79,16 @@ def test_how_long_the_database_is_waited_for(text: str, seconds: float) -> None:
 def test_no_time_to_wait_for_the_database(text: str) -> None:
     with pytest.raises(SpecError, match=f"KDNAS_DATABASE_PATIENCE_SECONDS is '{text}', which"):
         Settings.from_environment({"KDNAS_DATABASE_PATIENCE_SECONDS": text})
+
+
+def test_proxies_are_addresses_and_networks() -> None:
+    given = {"KDNAS_TRUSTED_PROXIES": " 10.0.0.5, 10.1.0.0/16,,fd00::/8 "}
+    found = Settings.from_environment(given).trusted_proxies
+    assert [str(network) for network in found] == ["10.0.0.5/32", "10.1.0.0/16", "fd00::/8"]
+    assert Settings.from_environment({}).trusted_proxies == ()
+
+
+@pytest.mark.parametrize("text", ["*", "proxy", "10.0.0.1/8", "10.0.0.5 10.0.0.6", "10.0.0"])
+def test_what_is_no_proxy_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match=r"KDNAS_TRUSTED_PROXIES has .* no address and no network"):
+        Settings.from_environment({"KDNAS_TRUSTED_PROXIES": f"10.0.0.1,{text}"})

@@ -58,6 +58,8 @@ def test_known_secrets_are_blanked(blank: Blanker, line: str) -> None:
         ("s3://key:pw@bucket and redis://:p@h", "s3://key:***@bucket and redis://:***@h"),
         ("Authorization: Bearer abc.DEF-123456", "Authorization: Bearer ***"),
         ("{'authorization': 'Basic dXNlcjpwYXNz'}", "{'authorization': 'Basic ***'}"),
+        (f"gave kdnas_anna000001_{'0a' * 20}, and went", "gave ***, and went"),
+        ("kdnas_test_database and kdnas_anna000001_short stay", None),
         ("http://host:8080/path?mail=a@b", "http://host:8080/path?mail=a@b"),
         ("abc of /usr/bin, a basic education, the bearer of news", None),
         ("file:///s and db/kdnas stay", None),

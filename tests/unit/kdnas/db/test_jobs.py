@@ -288,7 +288,8 @@ def test_what_runs_is_not_deleted(database: Database, kind: str) -> None:
     with database.write() as session:
         jobs.delete_job(session, job_id, with_standing=False)
         assert session.get(TABLES[KINDS.index(kind)], job_id) is None
-        assert events.events_since(session) == []
+        (left,) = events.events_since(session)
+        assert (left.type, left.payload["job"]) == (f"{kind}_deleted", job_id)
 
 
 def test_what_others_stand_on_is_deleted_only_on_purpose(database: Database) -> None:
