@@ -126,6 +126,8 @@ async def get_once(
 ) -> Once:
     """Return what answers this request once."""
     route = f"{request.method} {request.url.path}"
+    if user.name is not None:  # nobody is given what another's request made
+        route += f" by {user.name}"
     return Once(database, route, key, _fingerprint(await request.body()), user.name)
 
 

@@ -189,3 +189,16 @@ def test_the_page_of_the_whole_tells_of_a_part_that_was_deleted(
         event = events.events_since(session, job_id=whole)[-1]
     assert (event.type, event.root_job_id) == ("search_deleted", whole)
     assert (event.payload["job"], event.payload["by"]) == (part["id"], "anna")
+
+
+def test_a_key_of_another_user_is_another_key(service: TestClient, anna: dict[str, str]) -> None:
+    key, body = {"Idempotency-Key": "first"}, {"corpus": {"source": "pydocs"}}
+    of_anna, of_operator = (
+        [
+            service.post("/api/v1/searches", json=body, headers={**who, **key}).json()["id"]
+            for _ in range(2)
+        ]
+        for who in (anna, bearer(OPERATOR))
+    )
+    assert len(set(of_anna)) == len(set(of_operator)) == 1
+    assert of_anna != of_operator
