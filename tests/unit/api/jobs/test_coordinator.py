@@ -140,7 +140,7 @@ def test_stopping_does_not_wait_for_a_cluster_to_start(
 ) -> None:
     """Runners at work are asked to end, and what would have used the cluster is given back."""
     monkeypatch.setenv("HOME", str(ray_home))
-    queue(database, "at work")
+    queue(database, "at-work")
     with database.write() as session:
         spec = SPEC | {"backend": {"name": "ray"}}
         searches.create_search(session, spec, name="waiting", owner_kind="service")
@@ -150,7 +150,7 @@ def test_stopping_does_not_wait_for_a_cluster_to_start(
     made.stop(5)
     assert not made._thread.is_alive()  # nor is it waited for in vain
     assert made.running == 0
-    for name in ("at work", "waiting"):
+    for name in ("at-work", "waiting"):
         found = read(database, name)
         assert found.status == "running"
         with database.read() as session:

@@ -95,7 +95,7 @@ def test_a_pipeline_names_its_parts(client: TestClient, database: Database) -> N
         pipelines.create_pipeline(session, {}, name="whole", owner_kind="service")
     answer = client.get("/api/v1/jobs/whole/log")
     assert answer.status_code == 404
-    assert "its parts have: `kdnas jobs list --parent whole`" in answer.json()["detail"]
+    assert "its parts have, the jobs with whole as parent" in answer.json()["detail"]
 
 
 def test_an_unknown_job(client: TestClient) -> None:
