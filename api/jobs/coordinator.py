@@ -180,8 +180,8 @@ class Coordinator:
                 self._self,
                 self.max_running,
                 self.running,
-                self._settings.max_running_of_a_user,
-                None if self._webhook is None else self._webhook.url,
+                max_of_a_user=self._settings.max_running_of_a_user,
+                webhook_url=None if self._webhook is None else self._webhook.url,
             )
 
     def _start_what_waits(self) -> None:

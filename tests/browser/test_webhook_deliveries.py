@@ -73,7 +73,7 @@ def test_that_no_webhook_is_set_up_is_said(page: Page, make_service: MakeService
     expect(page.get_by_role("heading", name="No message yet")).to_be_visible()
     with fresh.database.write() as session:
         owner = LeaseOwner.of_this_process("service")
-        coordinators.note_alive(session, owner, 1, 0, URL)
+        coordinators.note_alive(session, owner, 1, 0, webhook_url=URL)
     page.goto(fresh.url)
     page.get_by_role("contentinfo").get_by_role("link", name="Webhook deliveries").click()
     expect(page.locator("#receivers")).to_have_text(f"Told are: {URL}")

@@ -22,6 +22,7 @@ def note_alive(
     owner: LeaseOwner,
     max_running: int,
     num_running: int,
+    *,
     max_of_a_user: int | None = None,
     webhook_url: str | None = None,
 ) -> None:

@@ -179,5 +179,5 @@ def _is_due(session: Session, row: WebhookDelivery) -> bool:
 def _old(session: Session) -> ColumnElement[bool]:
     return and_(
         WebhookDelivery.finished_at < database_time(session) - KEPT_FOR,
-        WebhookDelivery.event_id < newest_event_id(session),
+        WebhookDelivery.event_id < (newest_event_id(session) or 0),  # there may be none at all
     )

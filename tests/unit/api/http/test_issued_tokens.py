@@ -166,8 +166,8 @@ def test_what_is_in_the_database_makes_no_session(
 def test_guesses_by_header_are_slowed_down_like_passwords(
     settings: Settings, database: Database
 ) -> None:
-    app = create_app(replace(settings, operator_token=OPERATOR), database, coordinator=False)
     token = make(database, "anna")
+    app = create_app(replace(settings, operator_token=OPERATOR), database, coordinator=False)
     with TestClient(app, base_url="http://kdnas.example", client=("10.0.0.1", 1)) as guesser:
         other = TestClient(app, base_url="http://kdnas.example", client=("10.0.0.2", 1))
         for number in range(FAILURES_OF_A_CLIENT):
@@ -190,8 +190,8 @@ def test_guesses_by_header_are_slowed_down_like_passwords(
 def test_where_many_guess_a_valid_token_goes_on_working(
     settings: Settings, database: Database
 ) -> None:
-    app = create_app(replace(settings, operator_token=OPERATOR), database, coordinator=False)
     token = make(database, "anna")
+    app = create_app(replace(settings, operator_token=OPERATOR), database, coordinator=False)
     with TestClient(app, base_url="http://kdnas.example", client=("10.0.0.1", 1)) as known:
         for number in range(FAILURES_OF_ALL):
             guesser = TestClient(app, base_url="http://x", client=(f"10.1.0.{number}", 1))

@@ -338,7 +338,7 @@ def test_one_is_paused_resumed_and_cancelled(client: TestClient, ids: Ids, path:
 @pytest.mark.parametrize(
     ("change", "where"),
     [
-        ({}, "nothing is to be changed; give action, name, note or labels"),
+        ({}, "nothing is to be changed; give action, name, note, labels or priority"),
         ({"name": None}, "nothing is to be changed"),
         ({"action": "dance"}, "action"),
         ({"name": "with space"}, "name"),

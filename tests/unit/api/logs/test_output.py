@@ -44,7 +44,9 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def start(settings: Settings, job_id: str = "01job") -> Child:
-    claim = Claim(job_id, "name", LeaseOwner.of_this_process("service", "claim"), {}, False)
+    claim = Claim(
+        job_id, "search", "name", LeaseOwner.of_this_process("service", "claim"), {}, False
+    )
     return Child.start("search", claim, child_environment(settings), settings)
 
 

@@ -145,7 +145,7 @@ def test_asked_for_listed_changed_and_deleted(
         ({"distillation": {"output": "/somewhere"}}, 422, "output '/somewhere'"),
         ({"distillation": {"training": {"address": "ray://else"}}}, 422, "training.address"),
         ({"distillation": {"training": {"steps": 0}}}, 422, "steps 0 distils nothing"),
-        ({"distillation": {"architecture": "3,12,384,384,gelu"}}, 422, "extra"),
+        ({"distillation": {"architecture": "3,12,384,384,gelu"}}, 422, "unknown key"),
         ({"task_distill": "universal-kd-li"}, 422, "task_distill.method"),
         ({"task_distill": "universal-kd-ca"}, 422, "it is universal-kd-il: take that"),
     ],

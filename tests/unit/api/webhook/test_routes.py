@@ -45,7 +45,7 @@ def test_who_is_told(client: TestClient, database: Database) -> None:
     assert client.get("/api/v1/webhook").json() == {"urls": []}
     with database.write() as session:
         owner = LeaseOwner.of_this_process("service")
-        coordinators.note_alive(session, owner, 1, 0, URL)
+        coordinators.note_alive(session, owner, 1, 0, webhook_url=URL)
     assert client.get("/api/v1/webhook").json() == {"urls": [URL]}
 
 

@@ -311,7 +311,7 @@ def test_a_job_that_waits_for_its_users_others_says_so(database: Database) -> No
     asked_for(database, "ann", "search", "a0", "a1")
     asked_for(database, "bob", "search", "b0")
     with database.write() as session:
-        coordinators.note_alive(session, owner(), 2, 1, 1)
+        coordinators.note_alive(session, owner(), 2, 1, max_of_a_user=1)
         assert claim_next(session, ["search"], owner(), 60, most_of_a_user=1)
     with database.read() as session:
         ids = [jobs.id_of(session, name) for name in ("a1", "b0")]
@@ -321,7 +321,7 @@ def test_a_job_that_waits_for_its_users_others_says_so(database: Database) -> No
         "waiting in the queue",
     ]
     with database.write() as session:
-        coordinators.note_alive(session, owner(), 2, 0, None)  # another one bounds nobody
+        coordinators.note_alive(session, owner(), 2, 0)  # another one bounds nobody
     with database.read() as session:
         assert read_jobs(session, ids)[0]["standing"] == "waiting in the queue"
 

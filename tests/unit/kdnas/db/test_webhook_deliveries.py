@@ -261,10 +261,16 @@ def test_which_coordinators_have_a_webhook(database: Database) -> None:
     with database.write() as session:
         for token, url in (("a", URL), ("b", URL), ("c", None), ("d", "http://10.0.0.1/")):
             owner = LeaseOwner.of_this_process("service", token)
-            coordinators.note_alive(session, owner, 1, 0, url)
+            coordinators.note_alive(session, owner, 1, 0, webhook_url=url)
     with database.read() as session:
         assert coordinators.webhook_urls(session) == ["http://10.0.0.1/", URL]
     with database.write() as session:
         coordinators.note_gone(session, LeaseOwner.of_this_process("service", "d"))
     with database.read() as session:
         assert coordinators.webhook_urls(session) == [URL]
+
+
+def test_where_there_is_none_nothing_is_old(database: Database) -> None:
+    with database.write() as session:
+        assert not webhook_deliveries.any_old(session)
+        webhook_deliveries.forget_old(session)
