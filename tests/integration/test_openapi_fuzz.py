@@ -51,7 +51,9 @@ expected-statuses = ["2xx", "401", "403", "404", "409", "422", "429", "503"]
 [[operations]]
 include-method = "POST"
 [operations.checks.negative_data_rejection]
-expected-statuses = ["202", "400", "401", "403", "404", "405", "409", "413", "415", "422", "429", "5xx"]
+expected-statuses = [
+  "202", "400", "401", "403", "404", "405", "409", "413", "415", "422", "429", "5xx",
+]
 """
 
 # PostgreSQL refuses more than SQLite, such as a zero character, and so is asked for longer.
