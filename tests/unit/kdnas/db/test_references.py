@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import inspect, select
 
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
@@ -53,3 +53,16 @@ def test_jobs_that_somebody_works_on(database: Database) -> None:
         leases.release(session, Job, let_go, owner)
     with database.read() as session:
         assert references.held_jobs(session) == {held}
+
+
+def test_a_table_of_a_package_that_was_never_made_here_mentions_nothing(
+    database: Database,
+) -> None:
+    from kdnas.testing import counting  # a kind of an installed package
+
+    job_id = make_job(database, "search", name="mine")
+    with database.read() as session:
+        assert (
+            counting.KIND.table.__tablename__ not in inspect(session.connection()).get_table_names()
+        )
+        assert job_id in references.words_of_jobs(session)
