@@ -121,7 +121,7 @@ def test_a_sweep_of_two_seeds_counts_its_states_once(
     complaints.expected.append("409")  # it has no reading yet
     asked = SweepSpec.model_validate({"seeds": (0, 1), "states": 5}).to_json()
     with service.database.write() as session:
-        made = sweeps.create_sweep(session, asked, name="two seeds", owner_kind="service")
+        made = sweeps.create_sweep(session, asked, name="two-seeds", owner_kind="service")
         jobs.set_status(session, made.id, "running")
         jobs.note_progress(session, made.id, 3, 10)
         jobs.set_status(session, made.id, "paused")
@@ -138,7 +138,7 @@ def test_a_sweep_that_has_read_nothing_says_so(
     complaints.expected.append("409")
     with service.database.write() as session:
         made = sweeps.create_sweep(
-            session, SweepSpec().to_json(), name="just asked for", owner_kind="service"
+            session, SweepSpec().to_json(), name="just-asked-for", owner_kind="service"
         )
     page.goto(f"{service.url}/sweeps/{made.id}")
     expect(page.locator("#summary")).to_contain_text("Not begun yet")

@@ -56,7 +56,7 @@ def test_the_oldest_first_and_each_once(database: Database, kind: str) -> None:
 
 def test_what_is_not_for_a_coordinator(database: Database) -> None:
     make_job(database, "search", name="mine", owner_kind="cli")
-    make_job(database, "distillation", name="of another kind")
+    make_job(database, "distillation", name="of-another-kind")
     left: tuple[SearchStatus, ...] = ("paused", "cancelled", "failed", "succeeded")
     for status in left:
         make_job(database, "search", status)
