@@ -10,6 +10,7 @@ import pytest
 from api.jobs.context import JobContext
 from api.searches.progress import SearchProgress
 from kdnas.records import AttemptInterrupted, AttemptStarted, Candidate, GroupProgress
+from kdnas.search.at_work import StudentsAtWork
 from kdnas.search.progress import CandidateDone, EpisodeDone, EpisodeStarted
 
 GROUP = ("a", "b")
@@ -21,6 +22,13 @@ class Job:
 
     told: list[tuple[str, int, int]] = field(default_factory=list)
     written: list[tuple[int, int]] = field(default_factory=list)
+    is_to_stop: bool = False
+
+    def should_stop(self) -> bool:
+        return self.is_to_stop
+
+    def ending(self, at_work: StudentsAtWork, done: int, total: int) -> None:
+        self.told.append((f"pausing: {at_work}", done, total))
 
     def working(self, text: str, done: int, total: int) -> None:
         self.told.append((text, done, total))
@@ -110,3 +118,15 @@ def test_steps_of_a_group_whose_worker_died_are_lost(job: Job, progress: SearchP
         400,
         800,
     )
+
+
+def test_students_that_are_let_come_to_their_end_are_told(
+    job: Job, progress: SearchProgress
+) -> None:
+    progress(AttemptStarted(GROUP, "worker-1"))
+    progress(GroupProgress(GROUP, "worker-1", 15, 60))
+    job.is_to_stop = True
+    progress(GroupProgress(GROUP, "worker-1", 30, 60))
+    said, done_by_then, total = job.told[-1]
+    assert said.startswith("pausing: 2 students at step 30 of 60")
+    assert (done_by_then, total) == (500, 800)
