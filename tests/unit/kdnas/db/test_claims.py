@@ -330,7 +330,7 @@ def test_parts_have_the_priority_of_who_asks_for_them(database: Database) -> Non
     parent = make_job(database, "search", name="parent")
     with database.write() as session:
         jobs.set_priority(session, parent, 7)
-        part = jobs.add_job(session, Search, {}, parent_id=parent, num_proposed=0)
+        part = jobs.add_job(session, Search, {}, parent_id=parent)
         assert part.priority == 7
         assert not jobs.set_priority(session, parent, 7)
         assert jobs.set_priority(session, parent, -3)
