@@ -314,7 +314,7 @@ def test_a_pause_says_which_trainings_it_waits_for_and_how_not_to(
     assert ending in run("jobs", "list")
     said = run("jobs", "pause", "--now", "one")
     assert "stops within seconds" in said
-    assert "Now paused at once" in [
+    assert "Now paused at once, by cli" in [
         text for event in events_of(database, made) if (text := in_words(event))
     ]
     again = rest.patch(f"/jobs/{made}", json={"action": "pause_now"})

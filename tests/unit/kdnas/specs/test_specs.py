@@ -127,7 +127,8 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
     assert "'proxy.stepz', did you mean 'proxy.steps'?" in text
     assert "proxy.batch_size: give a whole number from 1 to 65536, not 0" in text
     assert "not 'relativ'; did you mean 'relative'?" in text
-    assert "objective.mapping: unknown value 'uniformm', did you mean 'uniform'?" in text
+    assert "objective.mapping: give one of single, last, uniform, " in text
+    assert "not 'uniformm'; did you mean 'uniform'?" in text
     assert "backend.gpu_fraction: gpu_fraction must be 1/n" in text
 
 
