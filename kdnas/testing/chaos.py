@@ -441,6 +441,7 @@ class Ground:
             service.wait_until_it_answers()
             yield service
         finally:
+            service.close()
             process.send_signal(signal.SIGTERM)
             process.wait(60)
 
@@ -472,6 +473,10 @@ class Service:
         self._process, self._ground = process, ground
         self.known: list[psutil.Process] = []
         self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
+
+    def close(self) -> None:
+        """Close connections to it."""
+        self._client.close()
 
     def wait_until_it_answers(self) -> None:
         """Wait until the service is ready.

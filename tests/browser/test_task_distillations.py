@@ -243,7 +243,7 @@ def test_distillations_are_asked_for(page: Page, service: Service, complaints: C
     page.locator('[data-path="grid.betas"] textarea').fill("0.2, 0.7")
     complaints.expected.append("422")
     button.click()
-    expect(page.locator('[data-path="methods"] .error')).to_contain_text("universal-kd-weighted, not 'magic'.")
+    expect(page.locator('[data-path="methods"] .error')).to_contain_text("not 'magic'.")
     page.get_by_label("Seeds").fill("0,-4")
     button.click()
     expect(page.locator('[data-path="seeds"] .error')).to_have_text("At least 0.")
