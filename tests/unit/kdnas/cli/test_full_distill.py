@@ -13,9 +13,11 @@ from torch import nn
 import kdnas.cli.full_distill
 from kdnas.cli.full_distill import full_distill, reading_line, run_and_report, worth
 from kdnas.cli.options.places import request_of
+from kdnas.db.engine import Database
 from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
 from kdnas.errors import KdnasError, SpecError, StoreError, TrainingError
 from kdnas.records import Losses
+from kdnas.settings import Settings
 from kdnas.specs.objective_registry import objective_spec
 from kdnas.specs.objectives import MultiStageSpec
 
@@ -58,9 +60,11 @@ def test_the_end_says_whose_the_loss_is(step: int, total: int, told: str) -> Non
 @pytest.mark.parametrize(
     ("error", "helps"), [(StoreError("the disk is full"), True), (TrainingError("diverged"), False)]
 )
+@pytest.mark.databases("sqlite")
 def test_going_on_is_advised_where_it_can_help(
     error: KdnasError,
     helps: bool,
+    database: Database,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -70,7 +74,7 @@ def test_going_on_is_advised_where_it_can_help(
     monkeypatch.setattr(kdnas.cli.full_distill, "distil_on_screen", fail)
     record: Any = SimpleNamespace(name="mine")
     with pytest.raises(type(error)):
-        run_and_report(record, None, None, as_json=False)  # type: ignore[arg-type]
+        run_and_report(record, database, Settings.from_environment({}), as_json=False)
     assert ("go on with: kdnas full-distill --resume mine" in capsys.readouterr().err) == helps
 
 
