@@ -93,7 +93,7 @@ class JobLine {
         job.note && el("span", { class: "job-note" }, job.note),
         labelsOf(job),
         isOperator() && job.status === "paused" && job.standing !== "paused" ? endButton(button("pause-now", "danger", "Pause now", () => this.#pauseNow())) : null,
-        isOperator() ? button("edit", "", "Name, note, labels", () => this.#edit()) : null,
+        isOperator() ? button("edit", "", "Name, note, labels, priority", () => this.#edit()) : null,
         isOperator() && job.status !== "running" ? button("delete", "danger", "Delete", () => askToDelete(job)) : null,
       ),
     );

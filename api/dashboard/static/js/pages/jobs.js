@@ -22,6 +22,11 @@ function doing(job) {
   return el("span", { class: "doing" }, el("span", {}, job.error ?? standingOf(job, false)), by && el("small", { class: "muted" }, by));
 }
 
+/** When a job was asked for, and by whom: a column of its own would push what can be done out of sight. */
+function created(job) {
+  return el("span", { class: "doing" }, el("span", {}, moment(job.created_at)), job.owner && el("small", { class: "muted" }, `by ${job.owner}`));
+}
+
 function progress(job) {
   if (!job.total) return job.num_children ? `${whole(job.num_children_ended)} of ${whole(job.num_children)} parts` : "–";
   const share = job.status === "succeeded" ? 1 : job.done / job.total;
@@ -60,8 +65,7 @@ const columns = [
   { label: "Status", sort: "status", cell: (job) => chip(job.status) },
   { label: "What it does or waits for", wrap: true, cell: doing },
   { label: "Done", cell: progress },
-  { label: "Owner", cell: (job) => job.owner ?? "–" },
-  { label: "Created", sort: "created_at", cell: (job) => moment(job.created_at) },
+  { label: "Created", sort: "created_at", cell: created },
   { label: "", root: true, cell: fold },
   { label: "", cell: (job) => el("span", { class: "row-actions" }, actionButtons(`/jobs/${job.id}`, job, () => table.load())) },
 ];
