@@ -161,10 +161,10 @@ def test_what_was_told_by_a_program_of_before_is_not_told_anew(
     with database.write() as session:
         number = events.last_event_id(session)
         events.append_event(session, "webhook_delivered", {"event": number, "detail": "204"})
-    end(database, "not yet")
+    end(database, "not-yet")
     with telling_to(server.url, database):
         server.wait_for(1)
-    assert server.names == ["not yet"]
+    assert server.names == ["not-yet"]
 
 
 def test_old_messages_are_forgotten_and_not_told_anew(

@@ -170,8 +170,9 @@ def test_deleting_keeps_results_and_ends_what_waits(database: Database) -> None:
         jobs.set_status(session, made["pipeline"], "failed", "one student failed")
         jobs.delete_job(session, made["pipeline"])
     with database.read() as session:
-        with pytest.raises(NotFoundError, match="kdnas pipelines list"):
+        with pytest.raises(NotFoundError, match="there is no pipeline") as unknown:
             pipelines.get_pipeline(session, made["pipeline"])
+        assert unknown.value.listed_in == "pipelines"
         assert session.get_one(Search, made["search"]).status == "succeeded"
         row = session.get_one(Evaluation, made["queued"])
         assert (row.status, row.pipeline_member_id) == ("cancelled", None)
