@@ -88,13 +88,14 @@ class Listening:
 
 
 @contextmanager
-def served(database_url: str, home: Path) -> Iterator[str]:
-    """Run `kdnas serve` on a free port; give its address."""
+def served(database_url: str, home: Path, **more: str) -> Iterator[str]:
+    """Run `kdnas serve` on a free port, with more of an environment; give its address."""
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith("KDNAS_")},
         "KDNAS_HOME": str(home),
         "KDNAS_DATABASE_URL": database_url,
         "KDNAS_LOCKS": str(home / "locks"),
+        **more,
     }
     log = (home / "serve.log").open("w+")
     process = subprocess.Popen(

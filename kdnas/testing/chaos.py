@@ -355,7 +355,7 @@ class Ground:
     ) -> str:
         if isinstance(work.command, str):
             config = self.program.folder / f"{name}.json"
-            config.write_text(json.dumps(self._request(work, name)), "utf-8")
+            config.write_text(json.dumps({**work.request, "name": name}), "utf-8")
             first = (work.command, "--config", str(config), *self._output(work, name))
             again: tuple[str, ...] = (work.command, "--resume", name)
         else:
@@ -449,13 +449,21 @@ class Ground:
         self._number += 1
         return f"{work.kind.replace('_', '-')}-{self._number}"
 
-    def _request(self, work: Work, name: str) -> dict[str, Any]:
-        named = {} if work.kind == "evaluation" else {"name": name}
-        return {**work.request, **named}
+    def request(self, work: Work, name: str) -> dict[str, Any]:
+        """What the service is asked for a work; one whose result is a folder says where."""
+        request = {**work.request}
+        if work.kind != "evaluation":  # which have no names
+            request["name"] = name
+        if work.kind in {"distillation", "task_distillation"}:
+            request["output"] = self._folder(name)
+        return request
 
     def _output(self, work: Work, name: str) -> tuple[str, ...]:
         has_output = work.kind in {"distillation", "task_distillation", "pipeline"}
-        return ("--output", str(self.program.folder / "made" / name)) if has_output else ()
+        return ("--output", self._folder(name)) if has_output else ()
+
+    def _folder(self, name: str) -> str:
+        return str(self.program.folder / "made" / name)
 
     def _id(self, work: Work, name: str) -> str | None:
         with self.database.read() as session:
@@ -495,10 +503,7 @@ class Service:
 
     def ask(self, work: Work, name: str) -> str:
         """Ask for a work; returns the id of its job."""
-        request = self._ground._request(work, name)
-        if output := self._ground._output(work, name)[1:]:
-            request["output"] = output[0]
-        answer = self._client.post(f"/api/v1/{work.path}", json=request)
+        answer = self._client.post(f"/api/v1/{work.path}", json=self._ground.request(work, name))
         assert answer.status_code == 202, answer.text
         made = answer.json()
         return str(made["items"][0]["id"] if "items" in made else made["id"])
