@@ -40,7 +40,7 @@ from kdnas.artefact import (
     write_atomically,
     wrong_size,
 )
-from kdnas.errors import NotFoundError, StoreError
+from kdnas.errors import KdnasError, NotFoundError, StoreError
 from kdnas.in_use import REMOVED_PREFIX, note_use
 from kdnas.records import fingerprint as fingerprint_of
 from kdnas.settings import Settings
@@ -150,11 +150,19 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     def has(self, kind: str, fingerprint: str) -> bool:
-        """True if the artefact is there, whole; in a local store it counts as used then."""
-        with disk_errors(f"cannot reach the store {self.url}"):
+        """True if the artefact is there, whole; in a local store it counts as used then.
+
+        Raises:
+            StoreError: the store is out of reach.
+        """
+        with self._errors(f"cannot reach the store {self.url}"):
             if self.is_local:
                 return note_use(Path(self._at(kind, fingerprint)) / MANIFEST)
-            return bool(self._fs.exists(f"{self._at(kind, fingerprint)}/{MANIFEST}"))
+            try:  # fsspec's own exists() takes every error for a no
+                self._fs.info(f"{self._at(kind, fingerprint)}/{MANIFEST}")
+            except FileNotFoundError:
+                return False
+            return True
 
     def manifest(self, kind: str, fingerprint: str) -> Manifest:
         """Read what an artefact consists of, and its metadata.
@@ -164,7 +172,7 @@ class Store:
             StoreError: its manifest is damaged.
         """
         path = f"{self._at(kind, fingerprint)}/{MANIFEST}"
-        with disk_errors(f"cannot read {path}"):
+        with self._errors(f"cannot read {self._told(path)}"):
             try:
                 data = self._fs.cat_file(path)
             except FileNotFoundError:
@@ -212,7 +220,7 @@ class Store:
             StoreError: the note cannot be written.
         """
         path = self._note(kind, key)
-        with disk_errors(f"cannot write {path}"):
+        with self._errors(f"cannot write {self._told(path)}"):
             if self.is_local:
                 write_atomically(Path(path), fingerprint.encode())
             else:
@@ -222,7 +230,7 @@ class Store:
     def recall(self, kind: str, key: str) -> str | None:
         """Return the artefact that ``key`` led to, or None if there is none (any more)."""
         path = self._note(kind, key)
-        with disk_errors(f"cannot read {path}"):
+        with self._errors(f"cannot read {self._told(path)}"):
             try:
                 fingerprint: str = self._fs.cat_file(path).decode()
             except FileNotFoundError:
@@ -236,7 +244,7 @@ class Store:
             StoreError: it cannot be written.
         """
         path = f"{self._at(kind, name)}/{_checked(file)}"
-        with self._remote_errors(f"cannot write {path} in {self.url}"):
+        with self._errors(f"cannot write {self._told(path)}"):
             if self.is_local:
                 write_atomically(Path(path), data)
             else:
@@ -250,7 +258,7 @@ class Store:
             StoreError: the store is out of reach.
         """
         path = f"{self._at(kind, name)}/{_checked(file)}"
-        with self._remote_errors(f"cannot read {path} in {self.url}"):
+        with self._errors(f"cannot read {self._told(path)}"):
             try:
                 data: bytes = self._fs.cat_file(path)
             except FileNotFoundError:
@@ -264,7 +272,7 @@ class Store:
             StoreError: the store is out of reach.
         """
         path = f"{self._at(kind, name)}/{_checked(file)}"
-        with self._remote_errors(f"cannot reach the store {self.url}"):
+        with self._errors(f"cannot reach the store {self.url}"):
             self._fs.invalidate_cache(path.rpartition("/")[0])  # others write here as well
             try:
                 return int(self._fs.size(path))
@@ -278,7 +286,7 @@ class Store:
             StoreError: the store is out of reach, or does not allow it.
         """
         folder = self._at(kind, name)
-        with self._remote_errors(f"cannot remove {folder} in {self.url}"):
+        with self._errors(f"cannot remove {folder} in {self.url}"):
             self._fs.invalidate_cache(folder)
             with suppress(FileNotFoundError):
                 self._fs.rm(folder, recursive=True)
@@ -321,7 +329,7 @@ class Store:
             StoreError: the store is out of reach.
         """
         folder = f"{self._root}/{_checked(kind)}"
-        with self._remote_errors(f"cannot list {folder} in {self.url}"):
+        with self._errors(f"cannot list {folder} in {self.url}"):
             self._fs.invalidate_cache(folder)
             try:
                 found = self._fs.ls(folder, detail=False)
@@ -339,7 +347,7 @@ class Store:
             StoreError: the store is out of reach.
         """
         folder = self._at(kind, name)
-        with self._remote_errors(f"cannot read {folder} in {self.url}"):
+        with self._errors(f"cannot read {folder} in {self.url}"):
             found = self._fs.find(folder, detail=True)
         return (
             sum(int(about.get("size") or 0) for about in found.values()),
@@ -351,6 +359,10 @@ class Store:
 
     def _note(self, kind: str, key: str) -> str:
         return f"{self._root}/{_checked(kind)}-keys/{_checked(key)}"
+
+    def _told(self, path: str) -> str:
+        """A path in a sentence."""
+        return path if self.is_local else f"{path} in {self.url}"
 
     def _drafts(self, kind: str) -> Path:
         return (Path(self._root) if self.is_local else self.cache_dir) / _checked(kind)
@@ -372,7 +384,7 @@ class Store:
 
     def _upload(self, folder: Path, manifest: Manifest) -> None:
         base = self._at(manifest.kind, manifest.fingerprint)
-        with self._remote_errors(f"cannot store {manifest.kind} in {self.url}"):
+        with self._errors(f"cannot store {manifest.kind} in {self.url}"):
             for name, file in manifest.files.items():
                 target = f"{base}/{file.sha256}/{name}"
                 self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
@@ -385,7 +397,7 @@ class Store:
             for name, file in manifest.files.items():
                 source, target = f"{base}/{file.sha256}/{name}", draft.folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with self._remote_errors(f"cannot read {source} from {self.url}"):
+                with self._errors(f"cannot read {source} from {self.url}"):
                     self._fs.get_file(source, str(target))
                 if (got := stored_file(target)) != file:
                     raise StoreError(
@@ -397,14 +409,18 @@ class Store:
             move_into_place(draft.folder, folder)
 
     @contextmanager
-    def _remote_errors(self, what: str) -> Iterator[None]:
-        """Remote file systems raise errors of their client library, OSError or not."""
+    def _errors(self, what: str) -> Iterator[None]:
+        """Turn what a file system raises into sentences that begin with ``what``.
+
+        Remote ones raise errors of their client library, OSError or not.
+        """
         try:
             yield
-        except StoreError:
+        except KdnasError:
             raise
         except Exception as error:
-            if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+            of_a_disk = isinstance(error, OSError) and (self.is_local or error.errno in DISK_ERRORS)
+            if isinstance(error, OSError) and of_a_disk:
                 raise StoreError(disk_sentence(what, error)) from error
             detail = " ".join(str(error).split()) or type(error).__name__
             raise StoreError(f"{what}: {detail}; check the store and its credentials") from error

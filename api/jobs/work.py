@@ -8,12 +8,13 @@ from typing import Final
 
 from api.jobs.context import JobContext, StoppedError, StoppedStatus
 from api.jobs.lease import held_lease, watched
+from kdnas.artefact import DISK_ERRORS
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.queue.transitions import StopWish, stop_wish
 from kdnas.db.repository import jobs
-from kdnas.errors import ConflictError, DatabaseError, NotNowError
+from kdnas.errors import ConflictError, DatabaseError, NotNowError, StoreError
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 
@@ -103,6 +104,7 @@ def at_work(
     Raises:
         NotFoundError: no such job.
         ConflictError: another process works on it, or it was cancelled.
+        StoreError: the work met a full disk.
     """
     owner = LeaseOwner.of_this_process("service" if claim else "cli", claim)
     with held_lease(database, Job, job_id, owner) as lost:
@@ -132,8 +134,20 @@ def at_work(
             except Exception as error:
                 if claim is not None and isinstance(error, NotNowError):
                     raise
+                if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+                    told = _of_a_disk(error, settings)
+                    context.fail(told)
+                    raise told from error
                 context.fail(error)
                 raise
+
+
+def _of_a_disk(error: OSError, settings: Settings) -> StoreError:
+    """Say what a disk said, wherever in the work that was."""
+    return StoreError(
+        f"{error.filename or 'a file'} could not be written ({error.strerror}); free space there, "
+        f"or in KDNAS_HOME ({settings.home}) and where the result goes, and resume"
+    )
 
 
 def _set_running(database: Database, job_id: str) -> None:

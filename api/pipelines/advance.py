@@ -36,7 +36,7 @@ from kdnas.db.repository import (
     pipelines,
     searches,
 )
-from kdnas.errors import ConflictError, DatabaseError, NotFoundError, RequestError
+from kdnas.errors import ConflictError, DatabaseError, NotFoundError, RequestError, told_within
 from kdnas.evaluation.data.choosing import chosen_tasks
 from kdnas.records import PipelineStage, SearchRecord, SearchStatus
 from kdnas.specs.parts import ModelSpec
@@ -185,13 +185,14 @@ def begin_pipeline(session: Session, spec: PipelineSpec, owner_kind: OwnerKind) 
     )
     name = spec.search.name or record.name
     invented = spec.search.name is None and names.is_taken(session, Search, name)
-    search = searches.create_search(
-        session,
-        spec.search.to_json(),
-        name=None if invented else name,
-        owner_kind=owner_kind,
-        parent_id=record.id,
-    )
+    with told_within("search"):
+        search = searches.create_search(
+            session,
+            spec.search.to_json(),
+            name=None if invented else name,
+            owner_kind=owner_kind,
+            parent_id=record.id,
+        )
     pipelines.set_pipeline_search(session, record.id, search.id)
     return pipelines.get_pipeline(session, record.id)
 

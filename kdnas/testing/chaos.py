@@ -258,21 +258,24 @@ class Ground:
         url: of a migrated database.
         seed: of all moments and choices.
         server: of the database, if it is to be hit as well.
+        more: variables of the environment.
     """
 
-    def __init__(self, folder: Path, url: str, seed: int, server: OwnServer | None = None) -> None:
+    def __init__(
+        self, folder: Path, url: str, seed: int, server: OwnServer | None = None, **more: str
+    ) -> None:
         adopt_orphans()
         self.program = Program.make(folder)
         make_tiny_teacher(folder / "teacher", words=(*WORDS, *TASK_WORDS))
         write_sst2(folder / "glue")
         self.settings = Settings.from_environment(
-            self.program.environment | {"KDNAS_DATABASE_URL": url}
+            self.program.environment | {"KDNAS_DATABASE_URL": url} | more
         )
         self.database: Database = open_database(self.settings)
         self.works = requests(folder)
         self.draw = random.Random(seed)
         self.server = server
-        self._url = url
+        self._url, self._more = url, more
         self._number = 0
         self._expected: dict[tuple[str, bool], tuple[Outcome, float]] = {}
 
@@ -291,6 +294,7 @@ class Ground:
             "KDNAS_DATABASE_URL": self._url,
             "KDNAS_MAX_RUNNING": "2",
             "HOME": str(self.program.folder),
+            **self._more,
         }
 
     def expected(self, work: Work, by_command: bool) -> tuple[Outcome, float]:
@@ -306,7 +310,7 @@ class Ground:
                 target: Target = "command" if by_command else "service"
                 struck, began = Struck(work.label, target), time.monotonic()
                 do = self._by_command if by_command else self._by_service
-                job_id = do(work, self._name(work), target, 0, 0.0, struck)
+                job_id = do(work, self.new_name(work), target, 0, 0.0, struck)
                 seconds = time.monotonic() - began
                 outcomes.append(self.outcome(work, job_id))
             assert outcomes[0] == outcomes[1], f"undisturbed it came to {outcomes}"
@@ -330,7 +334,7 @@ class Ground:
             shutil.rmtree(self.settings.home / "store", ignore_errors=True)
             shutil.rmtree(self.settings.home / "cache", ignore_errors=True)
         before = {process.pid for process in descendants()}
-        name = self._name(work)
+        name = self.new_name(work)
         try:
             strike = self._by_command if target == "command" else self._by_service
             job_id = strike(work, name, target, hits, seconds, struck)
@@ -353,16 +357,8 @@ class Ground:
     def _by_command(
         self, work: Work, name: str, target: Target, hits: int, seconds: float, struck: Struck
     ) -> str:
-        if isinstance(work.command, str):
-            config = self.program.folder / f"{name}.json"
-            config.write_text(json.dumps({**work.request, "name": name}), "utf-8")
-            first = (work.command, "--config", str(config), *self._output(work, name))
-            again: tuple[str, ...] = (work.command, "--resume", name)
-        else:
-            first = again = work.command
         while True:
-            is_known = self._id(work, name) is not None
-            process = self.program.fork(*(again if is_known else first), **self.environment)
+            process = self.program.fork(*self.command(work, name), **self.environment)
             if struck.hits < hits:
                 itself = [psutil.Process(process.pid)]
                 self._hit(
@@ -373,7 +369,7 @@ class Ground:
             except TimeoutError as error:
                 raise AssertionError(f"it hangs: {error}") from error
             if ended.code == 0:
-                job_id = self._id(work, name)
+                job_id = self.find(work, name)
                 assert job_id is not None
                 return job_id
             assert ended.code == -signal.SIGKILL, f"exit {ended.code}: {ended.err[-1500:]}"
@@ -430,12 +426,14 @@ class Ground:
         return None
 
     @contextmanager
-    def service(self) -> Iterator[Service]:
+    def service(self, **environment: str) -> Iterator[Service]:
         """The service, in processes of its own; ends in good order if it has not been killed."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        process = self.program.fork("serve", "--port", str(port), **self.environment)
+        process = self.program.fork(
+            "serve", "--port", str(port), **(self.environment | environment)
+        )
         service = Service(process, port, self)
         try:
             service.wait_until_it_answers()
@@ -445,9 +443,20 @@ class Ground:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
 
-    def _name(self, work: Work) -> str:
+    def new_name(self, work: Work) -> str:
+        """A name that no job has yet."""
         self._number += 1
         return f"{work.kind.replace('_', '-')}-{self._number}"
+
+    def command(self, work: Work, name: str) -> tuple[str, ...]:
+        """The command that begins a work, or the one that goes on with it."""
+        if not isinstance(work.command, str):
+            return work.command
+        if self.find(work, name) is not None:
+            return (work.command, "--resume", name)
+        config = self.program.folder / f"{name}.json"
+        config.write_text(json.dumps({**work.request, "name": name}), "utf-8")
+        return (work.command, "--config", str(config), *self._output(work, name))
 
     def request(self, work: Work, name: str) -> dict[str, Any]:
         """What the service is asked for a work; one whose result is a folder says where."""
@@ -465,7 +474,8 @@ class Ground:
     def _folder(self, name: str) -> str:
         return str(self.program.folder / "made" / name)
 
-    def _id(self, work: Work, name: str) -> str | None:
+    def find(self, work: Work, name: str) -> str | None:
+        """Id of a work's job, if there is one yet."""
         with self.database.read() as session:
             query = session.query(Job.id).filter(Job.kind == work.kind)
             if work.kind != "evaluation":  # which have no names; those before are deleted
@@ -512,6 +522,19 @@ class Service:
         """What the service says of a job."""
         found: dict[str, Any] = self._client.get(f"/api/v1/jobs/{job_id}").json()
         return found
+
+    def wait_until_over(self, job_id: str) -> str:
+        """Wait until a job has come to an end; returns why it failed, empty if it succeeded."""
+        deadline = time.monotonic() + LONGEST_SECONDS
+        while (job := self.status(job_id))["status"] not in {"succeeded", "failed"}:
+            assert time.monotonic() < deadline, f"it hangs: {job['standing']}"
+            time.sleep(0.05)
+        return job["error"] or ""
+
+    def resume(self, job_id: str) -> None:
+        """Have a job gone on with that failed."""
+        answer = self._client.patch(f"/api/v1/jobs/{job_id}", json={"action": "resume"})
+        assert answer.status_code == 200, answer.text
 
     def is_over(self, job_id: str) -> bool:
         """Whether a job has succeeded.

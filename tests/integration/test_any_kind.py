@@ -165,6 +165,7 @@ def test_it_is_served_like_our_own(tmp_path: Path, empty_url: str) -> None:
             "count_preparing",
             "count_preparing",
             "count_status",
+            "count_labelled",
             "count_status",
             "count_status",
             "count_preparing",

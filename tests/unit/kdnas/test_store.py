@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
+import re
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,18 +20,23 @@ from kdnas.artefact import DRAFT_PREFIX, MANIFEST, Manifest
 from kdnas.errors import NotFoundError, StoreError
 from kdnas.settings import Settings
 from kdnas.store import Store
+from kdnas.testing.webhdfs_server import store_server
 
 FILES = {"weights.bin": b"\x00\x01" * 1000, "nested/config.json": b"{}", "empty": b""}
 
 
-@pytest.fixture(params=["local", "file-url", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+@pytest.fixture(params=["local", "file-url", "memory", "webhdfs"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "webhdfs":
+        with store_server(tmp_path / "remote") as server:
+            yield Store(server.url, tmp_path / "cache")
+        return
     url = {
         "local": str(tmp_path / "store"),
         "file-url": f"file://{tmp_path}/store",
         "memory": f"memory://{uuid.uuid4().hex}/store",
     }[request.param]
-    return Store(url, tmp_path / "cache")
+    yield Store(url, tmp_path / "cache")
 
 
 @pytest.fixture
@@ -236,6 +244,33 @@ def test_remote_artefact_is_downloaded_once_and_again_if_damaged(
     assert (reader.fetch("model", name) / "weights.bin").stat().st_ino == inode
     (fetched / "weights.bin").write_bytes(b"short")
     assert content(reader.fetch("model", name)) == FILES
+
+
+def test_a_store_in_trouble_says_so_and_nothing_counts_as_missing(
+    folder: Path, tmp_path: Path
+) -> None:
+    with store_server(tmp_path / "remote") as server:
+        store = Store(server.url, tmp_path / "cache")
+        name = store.put("model", folder)
+        store.remember("model", "key", name)
+        assert store.recall("model", "key") == name
+        assert content(Store(server.url, tmp_path / "node").fetch("model", name)) == FILES
+        acts: list[Callable[[], object]] = [
+            lambda: store.has("model", name),
+            lambda: store.manifest("model", name),
+            lambda: store.recall("model", "key"),
+            lambda: store.remember("model", "key", name),
+            lambda: store.put("model", folder, "other"),
+            lambda: store.names("model"),
+            lambda: Store(server.url, tmp_path / "another").fetch("model", name),
+        ]
+        for server.status, act in itertools.product((500, 503), acts):
+            with pytest.raises(StoreError, match=re.escape(server.url)) as told:
+                act()
+            assert str(told.value).endswith("; check the store and its credentials")
+        server.status = None
+        assert store.has("model", name)
+        assert not store.has("model", "other")
 
 
 def test_writers_of_one_name_do_not_mix_remotely(remote: Store, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from api.jobs.context import JobContext, StoppedStatus
@@ -11,7 +13,14 @@ from kdnas.db.models import Search
 from kdnas.db.queue import leases
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.repository import jobs, searches
-from kdnas.errors import ConflictError, NoRoomError, NotFoundError, OutOfReachError, TrainingError
+from kdnas.errors import (
+    ConflictError,
+    NoRoomError,
+    NotFoundError,
+    OutOfReachError,
+    StoreError,
+    TrainingError,
+)
 from kdnas.records import SearchRecord
 from kdnas.settings import Settings
 
@@ -161,3 +170,20 @@ def test_whose_lease_it_is_not_does_nothing(
             do_job(claimed.id, database, settings, lambda _: None, claim=claim)
     with database.read() as session:
         assert jobs.status_of(session, claimed.id) == "running"
+
+
+def test_a_full_disk_is_told_in_a_sentence(
+    database: Database, settings: Settings, claimed: SearchRecord
+) -> None:
+    def fill(context: JobContext) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/made/predictions.jsonl")
+
+    with pytest.raises(
+        StoreError, match=r"/made/predictions.jsonl could not be written \(No space"
+    ):
+        do_job(claimed.id, database, settings, fill, claim="claim")
+    with database.read() as session:
+        row = jobs.get_job(session, claimed.id)
+    assert row.status == "failed"
+    assert row.error is not None
+    assert row.error.endswith("and where the result goes, and resume")

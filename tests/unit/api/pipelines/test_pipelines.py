@@ -160,6 +160,17 @@ def test_what_is_wrong_is_refused_at_once(
     assert client.get("/api/v1/searches").json()["items"] == []
 
 
+def test_a_taken_name_is_told_at_the_place_that_gave_it(
+    client: TestClient, body: dict[str, Any]
+) -> None:
+    assert client.post(PIPELINES, json=body).status_code == 202  # its search has its name
+    within = body | {"name": "other", "search": {**body["search"], "name": "small"}}
+    for sent, where in ((body, "body.name"), (within, "body.search.name")):
+        answer = client.post(PIPELINES, json=sent)
+        assert answer.status_code == 409
+        assert [error["where"] for error in answer.json()["errors"]] == [where]
+
+
 @pytest.mark.databases("sqlite", "postgresql")
 def test_from_the_search_to_the_end(database: Database) -> None:
     record = begun(database, name="whole", baselines={"variants": [{"int8": True}]})

@@ -77,7 +77,7 @@ def test_a_search_is_found_by_id_and_name(database: Database) -> None:
         assert searches.get_search(session, named.id) == named
         assert searches.get_search(session, "mine") == named
         assert list(named.spec) == ["z", "a"]
-        with pytest.raises(NotFoundError, match="no search 'yours'$") as unknown:
+        with pytest.raises(NotFoundError, match=r"no search 'yours'$") as unknown:
             searches.get_search(session, "yours")
         assert unknown.value.listed_in == "searches"
     assert re.fullmatch(r"[a-z]+-[a-z]+-[0-9a-f]{4}", unnamed.name)
