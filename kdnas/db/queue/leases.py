@@ -25,7 +25,7 @@ from kdnas.errors import ConflictError, NotFoundError
 
 LeasedTable = type[LeaseColumns]
 
-_CLOCK_SLACK_SECONDS = 5.0  # a process's start moves a little when the host's clock is set
+_SLACK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class LeaseOwner(LeaseHolder):
         kind: ``cli`` or ``service``.
         host: host name, with the namespace of its process numbers where there are such.
         pid: process number on that host.
-        process_started: when that process began (seconds since 1970), since numbers are reused.
+        process_started: when that process began (seconds after the host did, which no setting of
+            its clock moves), since numbers are reused.
         token: random.
     """
 
@@ -47,7 +48,7 @@ class LeaseOwner(LeaseHolder):
     def of_this_process(cls, kind: OwnerKind, token: str | None = None) -> LeaseOwner:
         """An owner that lives in this process: a new one, or the heir of one with a token."""
         pid = os.getpid()
-        started = psutil.Process(pid).create_time()
+        started = _seconds_after_boot(psutil.Process(pid))
         return cls(kind, this_host(), pid, started, token or secrets.token_hex(8))
 
 
@@ -150,13 +151,18 @@ def _is_dead(row: LeaseColumns) -> bool:
         process = psutil.Process(row.lease_pid)
         if process.status() == psutil.STATUS_ZOMBIE:  # ended; its parent has not looked yet
             return True
-        started = process.create_time()
+        started = _seconds_after_boot(process)
     except psutil.NoSuchProcess:
         return True
     except psutil.AccessDenied:
         return False
     known = row.lease_process_started
-    return known is not None and abs(started - known) > _CLOCK_SLACK_SECONDS
+    return known is not None and abs(started - known) > _SLACK_SECONDS
+
+
+def _seconds_after_boot(process: psutil.Process) -> float:
+    """When a process began, from when its host did: both move alike when a clock is set."""
+    return process.create_time() - psutil.boot_time()
 
 
 def this_host() -> str:

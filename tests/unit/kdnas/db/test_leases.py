@@ -61,8 +61,8 @@ def test_a_dead_process_of_this_host_is_replaced_at_once(
     database: Database, search_id: str
 ) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    started = psutil.Process(process.pid).create_time()
     owner = LeaseOwner.of_this_process("cli")
+    started = psutil.Process(process.pid).create_time() - psutil.boot_time()
     theirs = replace(owner, pid=process.pid, process_started=started, token="theirs")
     acquire(database, search_id, theirs)
     with pytest.raises(ConflictError):
@@ -77,6 +77,25 @@ def test_a_process_number_that_was_given_out_again_is_dead(
     owner = LeaseOwner.of_this_process("cli")
     before = replace(owner, process_started=owner.process_started - 3600, token="before")
     acquire(database, search_id, before)
+    acquire(database, search_id, owner)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="what is set here is Linux's")
+@pytest.mark.parametrize("seconds", [-7200, 30, 3 * 24 * 3600])
+def test_who_lives_is_alive_whatever_the_clock_is_set_to(
+    database: Database, search_id: str, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    started = psutil.Process(process.pid).create_time() - psutil.boot_time()
+    owner = LeaseOwner.of_this_process("cli")
+    theirs = replace(owner, pid=process.pid, process_started=started, token="theirs")
+    acquire(database, search_id, theirs)
+    # What /proc/stat says of the boot moves with the clock, and with it when processes began.
+    boot = psutil.boot_time()
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot + seconds)
+    with pytest.raises(ConflictError):
+        acquire(database, search_id, owner)
+    process.communicate(b"\n")
     acquire(database, search_id, owner)
 
 
