@@ -66,7 +66,7 @@ format: setup ## Write the code in the house style
 	.venv/bin/ruff format
 
 sbom: setup ## Write what is installed, with licences, to sbom.json (CycloneDX)
-	.venv/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o sbom.json .venv
+	@.venv/bin/python tools/sbom.py sbom.json
 
 audit: setup ## Look up what is known of weaknesses in the installed packages (needs a network)
 	@.venv/bin/pip-audit --local --skip-editable --vulnerability-service osv --progress-spinner off \

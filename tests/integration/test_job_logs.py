@@ -77,7 +77,9 @@ def settings(tmp_path: Path, ray_home: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def log_of(monkeypatch: pytest.MonkeyPatch, settings: Settings, code: str) -> list[str]:
     monkeypatch.setattr(children, "_PYTHON", (sys.executable, "-c", code))
-    claim = Claim("01job", "name", LeaseOwner.of_this_process("service", "claim"), {}, False)
+    claim = Claim(
+        "01job", "search", "name", LeaseOwner.of_this_process("service", "claim"), {}, False
+    )
     child = Child.start("search", claim, child_environment(settings), settings)
     child.process.wait(200)
     child.forget()
