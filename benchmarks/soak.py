@@ -312,7 +312,8 @@ def slope(seconds: Sequence[float], values: Sequence[float]) -> Slope:
     if len(means) < 3:
         raise ValueError(f"{len(means)} blocks of {BLOCK_SECONDS:g} seconds are too few")
     fitted = stats.linregress(*zip(*means, strict=True))
-    spread = float(stats.t.ppf(0.975, len(means) - 2)) * float(fitted.stderr)
+    error = float(np.nan_to_num(fitted.stderr))  # which is no number where all means are the same
+    spread = float(stats.t.ppf(0.975, len(means) - 2)) * error
     return Slope(float(of[late].mean()), float(fitted.slope), spread)
 
 

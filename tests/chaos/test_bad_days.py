@@ -1,9 +1,10 @@
-"""Disks that fill up, and stores that answer errors or late, while work is done."""
+"""Disks that fill up, stores in trouble and clocks that jump while work is done."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from kdnas.db.migrate import upgrade
-from kdnas.testing.chaos import Ground, Work
+from kdnas.db.models import Job
+from kdnas.testing.chaos import LONGEST_SECONDS, Ground, Work
+from kdnas.testing.hook_server import wait_until
 from kdnas.testing.troubles import (
     FullDisk,
     StoreInTrouble,
@@ -68,6 +71,12 @@ def on_store(server: StoreServer, tmp_path_factory: pytest.TempPathFactory) -> I
         yield ground
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    with made(tmp_path_factory.mktemp("by the clock"), seed=4) as ground:
+        yield ground
+
+
 @pytest.mark.parametrize("label", ["distillation", "pipeline"])
 def test_a_disk_that_fills_up_ends_a_command_in_a_sentence(
     on_disk: Ground, disk: FullDisk, label: str
@@ -110,3 +119,47 @@ def test_a_store_that_answers_errors_ends_a_job_of_the_service_in_a_sentence(
     trouble = StoreInTrouble(server, status=500)
     said = suffer_by_service(on_store, called(on_store, "distillation"), trouble)
     assert not said or "check the store" in said
+
+
+@pytest.mark.parametrize(
+    ("label", "jumps"),
+    [
+        ("search", ["+3d"]),
+        ("distillation", ["-2h"]),
+        ("task_distillation", ["+400d", "+0", "-3h"]),
+    ],
+)
+def test_a_clock_that_jumps_changes_nothing(
+    plain: Ground, tmp_path: Path, label: str, jumps: list[str]
+) -> None:
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    if library is None:
+        pytest.skip("libfaketime, which sets the clock of one process, is not installed")
+    work, clock = called(plain, label), tmp_path / "clock"
+    expected, _ = plain.expected(work, True)
+    clock.write_text("+0\n")
+    name = plain.new_name(work)
+    process = plain.program.start(
+        *plain.command(work, name),
+        **plain.environment,
+        LD_PRELOAD=str(library),
+        FAKETIME_TIMESTAMP_FILE=str(clock),
+        FAKETIME_NO_CACHE="1",
+        FAKETIME_DONT_FAKE_MONOTONIC="1",
+        NO_FAKE_STAT="1",
+    )
+    wait_until(lambda: process.poll() is not None or is_at_work(plain, work, name))
+    for jump in jumps:
+        clock.write_text(f"{jump}\n")
+        time.sleep(0.5)
+    _, err = process.communicate(timeout=LONGEST_SECONDS)
+    assert process.returncode == 0, err
+    job_id = plain.find(work, name)
+    assert job_id is not None
+    assert plain.outcome(work, job_id) == expected
+
+
+def is_at_work(ground: Ground, work: Work, name: str) -> bool:
+    with ground.database.read() as session:
+        found = session.query(Job.status).filter(Job.kind == work.kind, Job.name == name)
+        return found.scalar() == "running"
