@@ -213,6 +213,8 @@ class MiniKDResult:
         loss_start: its held-out relative loss before the first step, read as the losses at the
             end are; None where it was not read.
         readings: of its held-out losses, in the order of steps.
+        gave_up: whether it has an error because its worker died each time, for want of memory for
+            example: its own fault, or that of the machine.
     """
 
     candidate_id: str
@@ -224,6 +226,7 @@ class MiniKDResult:
     curve: tuple[CurvePoint, ...] = ()
     loss_start: float | None = None
     readings: tuple[Reading, ...] = ()
+    gave_up: bool = False
 
     @property
     def succeeded(self) -> bool:

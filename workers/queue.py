@@ -59,6 +59,7 @@ class GroupQueue:
                 error=f"gave up after {MAX_ATTEMPTS} attempts; the last one: {reason}",
                 steps=0,
                 train_seconds=0.0,
+                gave_up=True,
             )
             for request in failed
         ]

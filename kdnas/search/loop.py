@@ -330,9 +330,23 @@ class SearchLoop:
 
         A stop lets students come to their end that have made a step. Whoever still waits for a
         worker then is interrupted.
+
+        Students that the backend gave up have failed, unless it gave up several and trained none:
+        then it is the machine that failed, and they are tried again when the search goes on.
+
+        Raises:
+            BackendError: the workers ended too early, or died with whatever they had to do.
         """
         requests = {c.id: self._request(c) for c in waiting}
         pending, at_work = set(requests), StudentsAtWork()
+        given_up: dict[str, MiniKDResult] = {}  # as long as it is open whose fault that is
+        has_trained = False
+
+        def finish(*results: MiniKDResult) -> None:
+            for result in results:
+                name = result.candidate_id
+                self._done(candidates, self._store(candidates[name], requests[name], result))
+
         while pending:
             self._withheld = False
             left = [request for name, request in requests.items() if name in pending]
@@ -340,27 +354,42 @@ class SearchLoop:
                 check_event(event, pending)
                 at_work.note(event)
                 if isinstance(event, CandidateFinished):
-                    name = event.result.candidate_id
-                    done = self._store(candidates[name], requests[name], event.result)
-                    pending.discard(name)
-                    self._done(candidates, done)
+                    result = event.result
+                    pending.discard(result.candidate_id)
+                    has_trained = has_trained or not result.gave_up
+                    given_up[result.candidate_id] = result
+                    if has_trained:
+                        finish(*given_up.values())
+                        given_up.clear()
                     continue
                 if isinstance(event, AttemptInterrupted):
                     self._journal.interrupt_attempts(event.candidate_ids, event.reason)
                 elif stop := self._end_of(at_work):
-                    self._journal.interrupt_attempts(sorted(at_work.begun), stop.reason)
+                    self._journal.interrupt_attempts(
+                        sorted({*at_work.begun, *given_up}), stop.reason
+                    )
                     return stop
                 elif isinstance(event, AttemptStarted):
                     self._journal.start_attempt(event.candidate_ids, event.worker)
                 if not isinstance(event, StillWaiting):
                     self._tell_screen(event)
             if pending and (stop := self._stop()):
+                self._journal.interrupt_attempts(sorted(given_up), stop.reason)
                 return stop
             if pending and not self._withheld:
                 raise BackendError(
                     f"the workers ended without a result for {len(pending)} of {len(waiting)} "
                     "candidates; look at their logs and resume the search"
                 )
+        if len(given_up) > 1:
+            reason = list(given_up.values())[-1].error or ""
+            self._journal.interrupt_attempts(sorted(given_up), reason)
+            raise BackendError(
+                f"the workers died with every one of the {len(given_up)} candidates that were to "
+                f"be trained ({reason}); see to their machine and resume the search, or start one "
+                "whose limits leave smaller students"
+            )
+        finish(*given_up.values())
         return None
 
     def _may_begin(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import astuple
 
 from kdnas.architecture import Architecture
@@ -37,6 +37,7 @@ class FakeBackend:
         fail: architectures that end with an error instead of losses.
         interrupt: architectures whose worker dies in their first group; the rest of the group is
             interrupted with them and everyone is tried again alone.
+        give_up: architectures with which every worker dies, in whatever group.
         die_after: results after which all workers are lost for good; None for never.
 
     Attributes:
@@ -53,6 +54,7 @@ class FakeBackend:
         diverge: frozenset[str] = frozenset(),
         fail: frozenset[str] = frozenset(),
         interrupt: frozenset[str] = frozenset(),
+        give_up: Container[str] = frozenset(),
         die_after: int | None = None,
     ) -> None:
         self.trained: list[str] = []
@@ -63,6 +65,7 @@ class FakeBackend:
         self._diverge = diverge
         self._fail = fail
         self._interrupt = set(interrupt)
+        self._give_up = give_up
         self._die_after = die_after
 
     def run(
@@ -99,7 +102,8 @@ class FakeBackend:
 
     def _result(self, request: MiniKDRequest) -> MiniKDResult:
         name = str(request.architecture)
-        failed = name in self._fail
+        gave_up = name in self._give_up
+        failed = gave_up or name in self._fail
         losses: Losses | None = self._losses(request.architecture)
         if name in self._diverge:
             losses = Losses(math.inf, math.nan, math.nan, math.nan)
@@ -118,6 +122,7 @@ class FakeBackend:
             train_seconds=0.5,
             loss_start=benchmark_start(request.architecture),
             readings=tuple(readings),
+            gave_up=gave_up,
         )
 
     def _reading(self, architecture: Architecture, step: int) -> Reading:

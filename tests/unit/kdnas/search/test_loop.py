@@ -451,6 +451,38 @@ def test_lost_workers_fail_the_search_and_it_can_go_on() -> None:
     assert world.outcome == undisturbed.outcome
 
 
+class Everything:
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("done_before", [0, 7])
+def test_workers_that_die_with_whatever_they_do_leave_no_student_failed(done_before: int) -> None:
+    undisturbed = World()
+    undisturbed.run()
+    world = World()
+    if done_before:
+        with pytest.raises(BackendError, match="all workers are lost"):
+            world.run(FakeBackend(die_after=done_before))
+    with pytest.raises(BackendError, match=r"the workers died with every one of the \d candidates"):
+        world.run(FakeBackend(give_up=Everything()))
+    assert world.status[0] == "failed"
+    assert {one.status for one in world.candidates} <= {"proposed", "succeeded"}
+    assert sum(one.status == "succeeded" for one in world.candidates) == done_before
+    assert world.run() == "succeeded"
+    assert world.outcome == undisturbed.outcome
+
+
+def test_a_student_with_which_workers_die_has_failed_alone() -> None:
+    undisturbed, world = World(), World()
+    undisturbed.run()
+    world.run(FakeBackend(give_up={str(undisturbed.candidates[0].architecture)}))
+    assert [one.status for one in world.episodes[0].candidates] == [
+        "failed",
+        *["succeeded"] * (len(undisturbed.episodes[0].candidates) - 1),
+    ]
+
+
 def test_a_database_out_of_reach_leaves_the_status_alone() -> None:
     class Unreachable(MemoryJournal):
         def begin_episode(self, *args: Any) -> Episode:
