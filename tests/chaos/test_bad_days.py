@@ -1,4 +1,4 @@
-"""Disks that fill up, stores in trouble and clocks that jump while work is done."""
+"""Full disks, stores in trouble, clocks that jump, nodes and memory that go while work is done."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kdnas.db.exploration import candidates
 from kdnas.db.migrate import upgrade
 from kdnas.db.models import Job
 from kdnas.testing.chaos import LONGEST_SECONDS, Ground, Work
@@ -163,3 +164,62 @@ def is_at_work(ground: Ground, work: Work, name: str) -> bool:
     with ground.database.read() as session:
         found = session.query(Job.status).filter(Job.kind == work.kind, Job.name == name)
         return found.scalar() == "running"
+
+
+@pytest.mark.ray
+def test_a_node_that_vanishes_and_comes_back_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+    )
+    with ExitStack() as stack:
+        stack.callback(cluster.shutdown)
+        node = cluster.add_node(num_cpus=2)
+        folder = tmp_path_factory.mktemp("on a cluster")
+        ground = stack.enter_context(made(folder, 4, KDNAS_RAY_ADDRESS=cluster.address))
+        work = called(ground, "search on Ray")
+        expected, _ = ground.expected(work, True)
+        name = ground.new_name(work)
+        process = ground.program.fork(*ground.command(work, name), **ground.environment)
+        wait_until(lambda: process.has_ended or num_trained(ground, work, name) > 0)
+        assert not process.has_ended
+        cluster.remove_node(node, allow_graceful=False)
+        time.sleep(3)
+        cluster.add_node(num_cpus=2)
+        ended = process.wait(LONGEST_SECONDS)
+        assert ended.code == 0, ended.err
+        job_id = ground.find(work, name)
+        assert job_id is not None
+        assert ground.outcome(work, job_id) == expected
+
+
+def num_trained(ground: Ground, work: Work, name: str) -> int:
+    job_id = ground.find(work, name)
+    if job_id is None:
+        return 0
+    with ground.database.read() as session:
+        found = candidates.list_episodes(session, job_id)
+    return sum(one.status == "succeeded" for episode in found for one in episode.candidates)
+
+
+@pytest.mark.ray
+def test_a_machine_without_memory_ends_a_search_in_a_sentence(plain: Ground) -> None:
+    work = called(plain, "search on Ray")
+    name = plain.new_name(work)
+    # Ray's own watch, which kills workers where a node's memory is nearly used up.
+    short = {"RAY_memory_usage_threshold": "0.01", "RAY_memory_monitor_refresh_ms": "100"}
+    ended = plain.program.run(*plain.command(work, name), **plain.environment, **short)
+    assert ended.code == 1, ended.err
+    assert "Traceback" not in ended.err, ended.err
+    said = next(line for line in ended.err.splitlines() if line.startswith("error: "))
+    assert said.startswith("error: the workers died with every one of the 4 candidates")
+    assert "memory" in said
+    expected, _ = plain.expected(work, True)
+    ended = plain.program.run(*plain.command(work, name), **plain.environment)
+    assert ended.code == 0, ended.err
+    job_id = plain.find(work, name)
+    assert job_id is not None
+    assert plain.outcome(work, job_id) == expected
