@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from kdnas.db.exploration import candidates
 from kdnas.db.migrate import upgrade
 from kdnas.db.models import Job
 from kdnas.testing.chaos import LONGEST_SECONDS, Ground, Work
-from kdnas.testing.hook_server import wait_until
 from kdnas.testing.troubles import (
     FullDisk,
     StoreInTrouble,
@@ -160,6 +159,13 @@ def test_a_clock_that_jumps_changes_nothing(
     assert plain.outcome(work, job_id) == expected
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LONGEST_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it does not begin"
+        time.sleep(0.02)
+
+
 def is_at_work(ground: Ground, work: Work, name: str) -> bool:
     with ground.database.read() as session:
         found = session.query(Job.status).filter(Job.kind == work.kind, Job.name == name)
@@ -210,7 +216,7 @@ def test_a_machine_without_memory_ends_a_search_in_a_sentence(plain: Ground) -> 
     work = called(plain, "search on Ray")
     name = plain.new_name(work)
     # Ray's own watch, which kills workers where a node's memory is nearly used up.
-    short = {"RAY_memory_usage_threshold": "0.01", "RAY_memory_monitor_refresh_ms": "100"}
+    short = {"RAY_memory_usage_threshold": "0.0001", "RAY_memory_monitor_refresh_ms": "100"}
     ended = plain.program.run(*plain.command(work, name), **plain.environment, **short)
     assert ended.code == 1, ended.err
     assert "Traceback" not in ended.err, ended.err
