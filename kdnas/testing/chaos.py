@@ -426,14 +426,12 @@ class Ground:
         return None
 
     @contextmanager
-    def service(self, **environment: str) -> Iterator[Service]:
+    def service(self) -> Iterator[Service]:
         """The service, in processes of its own; ends in good order if it has not been killed."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        process = self.program.fork(
-            "serve", "--port", str(port), **(self.environment | environment)
-        )
+        process = self.program.fork("serve", "--port", str(port), **self.environment)
         service = Service(process, port, self)
         try:
             service.wait_until_it_answers()
