@@ -6,6 +6,7 @@ that jsonschema loads wherever they are installed, which made every start of Ray
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -25,13 +26,19 @@ LONGEST_NAME = 100
 
 
 def bill(packages: Iterator[Distribution]) -> str:
-    """Return the bill of these packages as JSON, in the order of their names."""
+    """Return the bill of these packages as JSON, in the order of their names.
+
+    Two bills of the same packages are equal: number and time, which the format does not ask for,
+    are left out.
+    """
     components = {normalised(one.name): component(one) for one in packages if one.name != "kdnas"}
     root = Component(name="kdnas", type=ComponentType.APPLICATION, bom_ref="kdnas")
     bom = Bom(components=components.values())
     bom.metadata.component = root
     bom.register_dependency(root, components.values())
-    return JsonV1Dot6(bom).output_as_string(indent=1)
+    written = json.loads(JsonV1Dot6(bom).output_as_string())
+    del written["serialNumber"], written["metadata"]["timestamp"]
+    return json.dumps(written, indent=1) + "\n"
 
 
 def component(package: Distribution) -> Component:
