@@ -339,7 +339,7 @@ class SearchLoop:
         """
         requests = {c.id: self._request(c) for c in waiting}
         pending, at_work = set(requests), StudentsAtWork()
-        given_up: dict[str, MiniKDResult] = {}  # as long as it is open whose fault that is
+        unsettled: dict[str, MiniKDResult] = {}  # as long as it is open whose fault that is
         has_trained = False
 
         def finish(*results: MiniKDResult) -> None:
@@ -357,16 +357,16 @@ class SearchLoop:
                     result = event.result
                     pending.discard(result.candidate_id)
                     has_trained = has_trained or not result.gave_up
-                    given_up[result.candidate_id] = result
+                    unsettled[result.candidate_id] = result
                     if has_trained:
-                        finish(*given_up.values())
-                        given_up.clear()
+                        finish(*unsettled.values())
+                        unsettled.clear()
                     continue
                 if isinstance(event, AttemptInterrupted):
                     self._journal.interrupt_attempts(event.candidate_ids, event.reason)
                 elif stop := self._end_of(at_work):
                     self._journal.interrupt_attempts(
-                        sorted({*at_work.begun, *given_up}), stop.reason
+                        sorted({*at_work.begun, *unsettled}), stop.reason
                     )
                     return stop
                 elif isinstance(event, AttemptStarted):
@@ -374,22 +374,22 @@ class SearchLoop:
                 if not isinstance(event, StillWaiting):
                     self._tell_screen(event)
             if pending and (stop := self._stop()):
-                self._journal.interrupt_attempts(sorted(given_up), stop.reason)
+                self._journal.interrupt_attempts(sorted(unsettled), stop.reason)
                 return stop
             if pending and not self._withheld:
                 raise BackendError(
                     f"the workers ended without a result for {len(pending)} of {len(waiting)} "
                     "candidates; look at their logs and resume the search"
                 )
-        if len(given_up) > 1:
-            reason = list(given_up.values())[-1].error or ""
-            self._journal.interrupt_attempts(sorted(given_up), reason)
+        if len(unsettled) > 1:
+            reason = list(unsettled.values())[-1].error or ""
+            self._journal.interrupt_attempts(sorted(unsettled), reason)
             raise BackendError(
-                f"the workers died with every one of the {len(given_up)} candidates that were to "
+                f"the workers died with every one of the {len(unsettled)} candidates that were to "
                 f"be trained ({reason}); see to their machine and resume the search, or start one "
                 "whose limits leave smaller students"
             )
-        finish(*given_up.values())
+        finish(*unsettled.values())
         return None
 
     def _may_begin(self) -> bool:
