@@ -112,13 +112,16 @@ class LocalCluster:
         self._found: dict[str, str] = {}
 
     def variables(self, give_up: Callable[[], bool]) -> dict[str, str]:
-        """Environment by which a child connects; starts the cluster if it does not run.
+        """Environment by which a child connects; starts the cluster if it does not run (any more).
 
         Returns:
             Nothing if it did not start: the child then tries, and says what is wrong.
         """
-        if self._process is not None and self._process.poll() is None:
-            return self._found
+        if self._process is not None:
+            if self._process.poll() is None:
+                return self._found
+            log.error("local Ray cluster died", exit_code=self._process.returncode)
+            self.stop(0.0)
         self._process = subprocess.Popen(
             [*_PYTHON, "workers.local_cluster"],
             env=dict(self._environment),

@@ -406,6 +406,8 @@ class Ground:
         while time.monotonic() < moment or not find():
             if is_over():
                 return None
+            late = time.monotonic() - moment
+            assert late < LONGEST_SECONDS, f"it hangs: nothing to hit for {late:.0f} seconds"
             time.sleep(0.02)
         with suppress(psutil.NoSuchProcess, IndexError):
             victim = self.draw.choice(find())

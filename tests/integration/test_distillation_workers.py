@@ -27,7 +27,7 @@ from workers.cluster import cluster
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 
 STUDENT = "2,4,36,96,gelu"
-STEPS, EVERY = 240, 20
+STEPS, EVERY = 720, 20
 """Long enough for three breaks in the middle."""
 ORDER_OF_SUMS = 5e-6
 """Relative difference of float32 losses whose sums were taken in another order, over 30 steps."""

@@ -51,3 +51,15 @@ def test_a_cluster_serves_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -
     cluster.stop(30.0)
     assert process.returncode == 0
     assert cluster._process is None
+
+
+def test_a_cluster_that_died_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = start(monkeypatch, TALKATIVE)
+    cluster.variables(lambda: False)
+    first = cluster._process
+    assert first is not None
+    first.kill()
+    first.wait(30)
+    assert cluster.variables(lambda: False) == {"KDNAS_RAY_ADDRESS": "somewhere"}
+    assert cluster._process is not first
+    cluster.stop(30.0)

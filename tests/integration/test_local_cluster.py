@@ -1,0 +1,56 @@
+"""The coordinator's own Ray cluster, in a process of its own: it ends when it is no cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def process(ray_home: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "workers.local_cluster"],
+        env={**os.environ, "HOME": str(ray_home)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["KDNAS_RAY_ADDRESS"]
+        yield process
+        process.kill()
+
+
+def ends(process: subprocess.Popen[str], below: list[psutil.Process]) -> int:
+    """Its exit code; whatever was below it ends with it."""
+    code = process.wait(60)
+    _, alive = psutil.wait_procs(below, 30)
+    assert not alive
+    return code
+
+
+@pytest.mark.parametrize("victim", ["raylet", "gcs_server"])
+def test_it_ends_when_what_all_depends_on_is_killed(
+    process: subprocess.Popen[str], victim: str
+) -> None:
+    below = psutil.Process(process.pid).children(recursive=True)
+    (core,) = [one for one in below if one.name() == victim]
+    core.kill()
+    assert ends(process, below) == 1
+
+
+def test_it_ends_with_who_holds_its_stdin(process: subprocess.Popen[str]) -> None:
+    below = psutil.Process(process.pid).children(recursive=True)
+    assert process.stdin is not None
+    process.stdin.close()
+    assert ends(process, below) == 0
