@@ -22,7 +22,7 @@ from workers.cluster import cluster
 _KEPT = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")
 """A local cluster wants a token of whoever connects; these say where it is."""
 _CORE = ("raylet", "gcs_server")
-"""Ray's processes on which all others depend. Whoever is connected waits for a dead one, for ever."""
+"""Ray's processes on which all others depend; who is connected waits for a dead one for ever."""
 _LOOK_SECONDS = 1.0
 
 
