@@ -77,7 +77,9 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
 def _told(error: Exception, address: str | None) -> BackendError:
     """Say what Ray said."""
     reason = " ".join(str(error).split())[:200]
-    without = "do without a cluster: a search by --backend local, a distillation by one worker"
+    without = (
+        "do without a cluster: a search by `backend.name: local`, a distillation by one worker"
+    )
     if address is None:
         return BackendError(
             f"a local Ray cluster did not start ({reason}); try again when the machine is less "

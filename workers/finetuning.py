@@ -180,7 +180,7 @@ def _failed(error: BaseException) -> str:
     reason = " ".join(str(error).split())[-160:]
     return (
         f"the worker of a fine-tuning failed ({reason}); if memory ran out, give a smaller "
-        "--batch-size or fewer --jobs, and run the same again"
+        "`batch_size`, or let fewer run at once, and run the same again"
     )
 
 

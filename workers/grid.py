@@ -23,7 +23,7 @@ class GridWork(TrialWork[GridPoint]):
 
     marks = QUARTERS
     prunes = True
-    if_memory_ran_out = "with a smaller --batch-size"
+    if_memory_ran_out = "with a smaller `batch_size`"
 
     carried: Carried
     settings: FinetuneSettings

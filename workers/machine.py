@@ -48,7 +48,8 @@ class Machine:
         """
         if wanted == "cuda" and not self.gpus:
             raise SpecError(
-                f"device cuda was asked for, but torch sees no GPU on {self.name}; use --device cpu"
+                f"device cuda was asked for, but torch sees no GPU on {self.name}; take the "
+                "device cpu"
             )
         return "cuda" if self.gpus and wanted != "cpu" else "cpu"
 

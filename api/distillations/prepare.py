@@ -77,7 +77,7 @@ class PreparedDistillation:
         if asked and self.pinned.teacher.fitted_head is None:
             found.append(
                 f"teacher {self.spec.teacher.ref!r} has a masked-LM head of its own, which is "
-                "used; --fit-lm-head counts for nothing"
+                "used; `objective.fit_lm_head` counts for nothing"
             )
         return found
 

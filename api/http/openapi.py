@@ -6,6 +6,7 @@ error handlers answer is the same for every route, and is put in here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,6 +37,7 @@ _SECURITY = {
     "session": {"type": "apiKey", "in": "cookie", "name": "kdnas_session"},
 }
 _OPEN = {"/healthz", "/readyz"}
+_OF_PYTHON = {"None": "null", "True": "true", "False": "false", "``": "`"}
 
 
 def add_openapi(app: FastAPI, login_required: Callable[[], bool]) -> None:
@@ -71,6 +73,7 @@ def _completed(document: dict[str, Any], login_required: bool) -> dict[str, Any]
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     _without_defaults_of_objects(schemas)
+    speak_json(document)
     for path, item in document["paths"].items():
         for method, operation in item.items():
             for status in _statuses(path, method, operation, login_required):
@@ -82,6 +85,18 @@ def _completed(document: dict[str, Any], login_required: bool) -> dict[str, Any]
     if login_required:
         document["components"]["securitySchemes"] = _SECURITY
     return document
+
+
+def speak_json(part: Any) -> None:
+    """Have descriptions, which are docstrings, call values what they are called in JSON."""
+    if isinstance(part, dict):
+        words = part.get("description")
+        if isinstance(words, str):
+            spelt = re.sub(r"\b(?:None|True|False)\b|``", lambda found: _OF_PYTHON[found[0]], words)
+            part["description"] = spelt
+    for entry in part.values() if isinstance(part, dict) else part:
+        if isinstance(entry, dict | list):
+            speak_json(entry)
 
 
 def _without_defaults_of_objects(part: Any) -> None:

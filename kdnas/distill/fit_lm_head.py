@@ -136,7 +136,7 @@ def fit_lm_head(
     if not math.isfinite(after.loss):
         raise TrainingError(
             f"the masked-LM head of teacher {teacher.ref!r} diverged: its held-out loss is "
-            f"{after.loss} after {steps} steps; try --dtype float32"
+            f"{after.loss} after {steps} steps; try `dtype: float32`"
         )
     about = {
         "teacher": teacher.fingerprint,

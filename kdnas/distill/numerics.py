@@ -28,7 +28,7 @@ def choose_device(wanted: str) -> Device:
         SpecError: a GPU was asked for and there is none.
     """
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise SpecError("device cuda was asked for, but torch sees no GPU; use --device cpu")
+        raise SpecError("device cuda was asked for, but torch sees no GPU; take the device cpu")
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return "cuda" if wanted == "cuda" else "cpu"

@@ -52,7 +52,7 @@ def plan_stages(stages: tuple[Stage, ...], total_steps: int) -> tuple[StagePlan,
         return (StagePlan(stages[-1].objective, 0, 0, 0, stages[-1].rate),)
     if total_steps < len(stages):
         steps = "1 step is" if total_steps == 1 else f"{total_steps} steps are"
-        raise SpecError(f"{steps} too few for {len(stages)} stages; give more --steps")
+        raise SpecError(f"{steps} too few for {len(stages)} stages; give more `steps`")
     plans: list[StagePlan] = []
     first, share = 0, 0.0
     for left, stage in zip(range(len(stages) - 1, -1, -1), stages, strict=True):

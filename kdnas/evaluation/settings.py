@@ -149,6 +149,6 @@ def settings_for(
     if task.kind == "span" and settings.stride * 2 > settings.max_length:
         raise SpecError(
             f"stride ({settings.stride}) is above half of max_length ({settings.max_length}), so "
-            "that windows of a context would hardly move on; make it smaller with --stride"
+            "that windows of a context would hardly move on; make `stride` smaller"
         )
     return settings

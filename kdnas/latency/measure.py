@@ -77,7 +77,7 @@ def hardware_name(device: str) -> str:
     """
     if device == "cuda":
         if not torch.cuda.is_available():
-            raise SpecError("latency device 'cuda' is not available here; use --device cpu")
+            raise SpecError("latency device 'cuda' is not available here; take the device cpu")
         return f"cuda:{torch.cuda.get_device_name()}"
     return f"cpu:{_cpu_name()}"
 

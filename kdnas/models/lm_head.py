@@ -158,7 +158,7 @@ def load_teacher_lm_head(handle: TeacherHandle) -> MaskedLMHead:
     if _missing(handle, names):
         raise TeacherError(
             f"teacher {handle.ref!r} has no masked-LM head, which the objective needs; train one "
-            "on the corpus first with --fit-lm-head STEPS, or choose the objective "
+            "on the corpus first with `objective.fit_lm_head`, or choose the objective "
             f"{choice_of(lambda kind: not kind.needs_lm_head)}"
         )
     tensors = {ours: _read(files[theirs], theirs) for ours, theirs in names.items()}
@@ -198,7 +198,7 @@ def load_lm_head(handle: TeacherHandle, folder: Path) -> MaskedLMHead:
     except (OSError, SafetensorError):
         raise TeacherError(
             f"the folder {folder} holds no masked-LM head that was fitted to teacher "
-            f"{handle.ref!r}; fit one again with --fit-lm-head STEPS"
+            f"{handle.ref!r}; fit one again with `objective.fit_lm_head`"
         ) from None
     return _filled(handle, tensors)
 
@@ -299,7 +299,7 @@ def _filled(handle: TeacherHandle, tensors: Mapping[str, Tensor]) -> MaskedLMHea
         raise TeacherError(
             f"the masked-LM head of teacher {handle.ref!r} has a {wrong[0]} of shape "
             f"{found.get(wrong[0])} where its configuration wants {wanted.get(wrong[0])}; "
-            "save the model again, or fit a head with --fit-lm-head STEPS"
+            "save the model again, or fit a head with `objective.fit_lm_head`"
         )
     for name, tensor in tensors.items():
         own[name].copy_(tensor)

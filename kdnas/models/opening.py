@@ -47,7 +47,7 @@ def prepare_cut_model(ref: str, keep_layers: int | None) -> ModelHandle:
     if isinstance(handle, SequenceHandle):
         raise TeacherError(
             f"model {ref!r} is a {handle.config.title}, whose head reads its last layer; leave out "
-            f"--keep-layers {keep_layers}"
+            f"`keep_layers: {keep_layers}`"
         )
     return with_layers(handle, keep_layers)
 

@@ -186,7 +186,7 @@ def with_fitted_head(handle: TeacherHandle, lm_head: str, store: Store) -> Teach
     if fitted_to != handle.fingerprint:
         raise TeacherError(
             f"the masked-LM head {lm_head} was fitted to teacher {fitted_to}, not to "
-            f"{handle.fingerprint}; leave lm_head out and give --fit-lm-head STEPS"
+            f"{handle.fingerprint}; leave lm_head out and give `objective.fit_lm_head`"
         )
     return replace(handle, fitted_head=store.fetch(LM_HEAD_KIND, lm_head))
 
@@ -200,7 +200,7 @@ def with_layers(handle: TeacherHandle, count: int) -> TeacherHandle:
     if not 1 <= count < handle.shape.layers:
         raise TeacherError(
             f"{count} layers cannot be kept of the {handle.shape.layers} of model {handle.ref!r}; "
-            "give --keep-layers a smaller number, at least 1"
+            "give `keep_layers` a smaller number, at least 1"
         )
     shape = replace(handle.shape, layers=count)
     return replace(handle, shape=shape, keep_layers=count)

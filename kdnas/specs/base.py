@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from functools import cache
+from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from kdnas.errors import FieldError, SpecError
 from kdnas.specs.wording import field_errors, shown
@@ -27,6 +36,15 @@ class Spec(BaseModel):
                     "leave it out"
                 )
         return data
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_yes(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false where a number belongs: Python counts them as 1 and 0."""
+        entries = value if isinstance(value, list | tuple) else (value,)
+        if any(isinstance(one, bool) for one in entries) and _numbers_only(cls, info.field_name):
+            raise PydanticCustomError("int_type", "a number is wanted")
+        return value
 
     @classmethod
     def read(cls, data: Any, where: str) -> Self:
@@ -61,6 +79,17 @@ class Spec(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Plain JSON with every default written out; :meth:`read` takes it back."""
         return self.model_dump(mode="json")
+
+
+@cache
+def _numbers_only(model: type[Spec], name: str | None) -> bool:
+    """Whether an entry, or what it lists, may be a number and may not be true or false."""
+    left, found = [model.model_fields[name or ""].annotation], set()
+    while left:
+        kind = left.pop()
+        found.add(kind)
+        left += get_args(kind)
+    return not found.isdisjoint({int, float}) and found.isdisjoint({bool, Any, object, True, False})
 
 
 def _texts(data: Any) -> Iterator[str]:

@@ -208,7 +208,7 @@ class OutputSpec(_OutputDistribution):
         """Say of a rate that it is too large, and of a start from scratch that it is slow."""
         slow = (
             "output distributions teach a student from scratch slowly; begin with an hs student by "
-            "--init-from FOLDER, or let --objective hs+od do both"
+            "`student.init_from`, or let the objective hs+od do both"
         )
         return [slow] * from_scratch + super().doubts(learning_rate)
 

@@ -110,8 +110,8 @@ def best_task_trial(method: str, trials: Iterable[TaskTrial]) -> TaskTrial:
     finished = [trial for trial in known if trial.ending == "finished"]
     if not finished:
         raise TrainingError(
-            f"all {len(known)} trials of the grid of {method} diverged; give smaller rates with "
-            "--grid-learning-rates"
+            f"all {len(known)} trials of the grid of {method} diverged; give smaller rates as "
+            "`grid.learning_rates`"
         )
     return max(finished, key=_worth)
 

@@ -116,6 +116,33 @@ def test_no_file_mentions(reason: str, pattern: str) -> None:
     assert not found, f"{reason}: {', '.join(found)}"
 
 
+WITHOUT_A_READER = (
+    *("kdnas/evaluation/data", "kdnas/evaluation/tasks", "kdnas/evaluation/finetuning"),
+    *("kdnas/specs", "kdnas/models", "kdnas/taskspecific", "kdnas/db", "workers"),
+)
+"""Packages that do the work of commands and of the service alike."""
+
+
+def test_sentences_for_all_name_entries_of_requests_and_not_options_of_commands() -> None:
+    """The command line adds its option to an entry between back quotes (``with_options``)."""
+    found = []
+    for folder in WITHOUT_A_READER:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if path.name == "card.py":
+                continue  # cards hold whole commands
+            tree = ast.parse(path.read_text("utf-8"))
+            docstrings = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+            found += [
+                f"{path.relative_to(ROOT)}:{one.lineno}: {one.value.strip()}"
+                for one in ast.walk(tree)
+                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                if id(one) not in docstrings
+                if re.search(r"(?<![\w-])--[a-z]", one.value)
+                if not re.search(r"\b(?:kdnas|ray) [a-z-]+ ", one.value)
+            ]
+    assert not found, "\n".join(found)
+
+
 def test_the_import_contracts_hold() -> None:
     done = subprocess.run(
         [Path(sys.executable).with_name("lint-imports"), "--no-logo", "--no-cache"],

@@ -36,7 +36,7 @@ class TaskGridWork(TrialWork[TaskPoint]):
 
     marks = (1,)
     prunes = False
-    if_memory_ran_out = "with smaller --grid-batch-sizes"
+    if_memory_ran_out = "with smaller `grid.batch_sizes`"
 
     ready: ReadyTask
     method: str

@@ -261,7 +261,7 @@ def assistant_choice(
     if not few < between < most:
         raise SpecError(
             f"method takd needs an assistant between a student of {few} layers and a teacher of "
-            f"{most}, and there is no number of layers between; name one with --assistant"
+            f"{most}, and there is no number of layers between; name one as `assistant`"
         )
     return LayersOfTeacher(None, between)
 

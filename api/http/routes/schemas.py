@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from api.http.openapi import speak_json
 from api.http.schemas import Shape
 from kdnas.specs.base import Spec
 from kdnas.specs.load import Section, load_preset, preset_names
@@ -35,7 +36,9 @@ class Presets(Shape):
 @router.get("/schemas/{name}")
 def read_schema(name: RequestName) -> dict[str, Any]:
     """Return the JSON Schema of a request, with defaults."""
-    return request_spec(name).model_json_schema()
+    schema = request_spec(name).model_json_schema()
+    speak_json(schema)
+    return schema
 
 
 @router.get("/presets")

@@ -216,7 +216,7 @@ def _class(task: Task, row: Row) -> str | None:
     if isinstance(row.label, list | tuple | dict):
         raise TaskDataError(
             f"{row.where} holds a {type(row.label).__name__} where a label belongs; where a text "
-            "may have several labels, or none, take --kind multilabel (own.kind)"
+            "may have several labels, or none, take `own.kind: multilabel`"
         )
     if isinstance(row.label, float) and math.isnan(row.label):
         return None  # as pandas and json.dumps write that there is none
@@ -229,7 +229,7 @@ def _class(task: Task, row: Row) -> str | None:
         if _WRITTEN.fullmatch(name):
             raise TaskDataError(
                 f"{row.where} holds {name!r} where a label belongs; where a text may have "
-                "several labels, or none, take --kind multilabel (own.kind)"
+                "several labels, or none, take `own.kind: multilabel`"
             )
         return name or None
     if name in task.labels:

@@ -47,7 +47,7 @@ def new_classes(task: Task, train: Sequence[Example], scored: Sequence[Example])
     there = {name for e in scored for name in _names(e)}
     if known and len(there) > 1 and not known & there:
         is_number = all(re.fullmatch(r"[-+.\d]+", name) for name in there)
-        numbers = ", or give --kind regression for numbers" if is_number else ""
+        numbers = ", or give `own.kind: regression` for numbers" if is_number else ""
         raise TaskDataError(
             f"no scored example of {task.name} has a class or a type of span that is learned: "
             f"there are {', '.join(sorted(there)[:_MOST_NAMED])}{places(scored)}, and learned "
@@ -125,8 +125,8 @@ def _several_in_a_cell(labels: Sequence[str], texts: Sequence[TextExample]) -> l
         if any(len(of) > 1 and known.issuperset(of) for of in parts):
             there = [e for e in texts if e.label == name]
             return [
-                f"the class {name!r}{places(there)} is several others; take --kind multilabel "
-                "(own.kind) if a text may have several"
+                f"the class {name!r}{places(there)} is several others; take `own.kind: multilabel` "
+                "if a text may have several"
             ]
     return []
 
@@ -192,7 +192,7 @@ def check_numbers(task: Task, examples: Sequence[Example]) -> None:
     if len(numbers) == 1:
         raise TaskDataError(
             f"all {len(examples)} examples of {task.name}{places(examples)} have the number "
-            f"{numbers.pop():g}; give different ones, or name another column with --label"
+            f"{numbers.pop():g}; give different ones, or name another column as `own.label`"
         )
 
 
@@ -222,7 +222,7 @@ def check_spans(task: Task, train: Sequence[Example], scored: Sequence[Example])
     if train and not any(map(_names, train)):
         raise TaskDataError(
             f"no word of the {len(train)} sentences of {task.name}{places(train)}, which are "
-            "learned from, is in a span; name another column with --tag-column"
+            "learned from, is in a span; name another column as `columns.tag`"
         )
     if any(map(_names, scored)):
         return []
@@ -246,8 +246,8 @@ def _no_spans(task: Task, tags: Sequence[str], examples: Sequence[Example]) -> T
             f"the only tag {said}, marks no span with B- and I-; write O for words outside of spans"
         )
     return TaskDataError(
-        f"the tags {said}, mark no spans with B- and I-; score words with --suite own --kind "
-        "tagging --metrics accuracy, or name another column with --tag-column"
+        f"the tags {said}, mark no spans with B- and I-; score words with `suite: own`, "
+        "`own.kind: tagging` and `own.metrics: accuracy`, or name another column as `columns.tag`"
     )
 
 
@@ -281,16 +281,18 @@ def check_labels(
         return
     elif not labels:
         raise TaskDataError(
-            f"no example of {task.name}{begin} has a label; name another column with --label"
+            f"no example of {task.name}{begin} has a label; name another column as `own.label`"
         )
     elif len(labels) < 2:
         raise TaskDataError(
             f"{task.name} has the only class {labels[0]!r}{begin}; give examples of at least two, "
-            "or name another column with --label"
+            "or name another column as `own.label`"
         )
     elif len(labels) > max(MOST_CLASSES, len(train) // 2):
-        numbers = "" if task.kind == "multilabel" else "for numbers give --kind regression, or "
+        numbers = "for numbers give `own.kind: regression`, or "
+        if task.kind == "multilabel":
+            numbers = ""
         raise TaskDataError(
             f"{task.name} has {len(labels)} classes, such as {labels[0]!r}, for {len(train)} "
-            f"examples to learn from{places(train)}; {numbers}name another column with --label"
+            f"examples to learn from{places(train)}; {numbers}name another column as `own.label`"
         )

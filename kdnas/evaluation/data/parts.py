@@ -102,7 +102,7 @@ class Parts:
         if known != columns:
             raise TaskDataError(
                 f"{first} has words in column {known[0]} and tags in column {known[1]}, {source} "
-                f"in {columns[0]} and {columns[1]}; name them with --word-column and --tag-column"
+                f"in {columns[0]} and {columns[1]}; name them as `columns.word` and `columns.tag`"
             )
 
 

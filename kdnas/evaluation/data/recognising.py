@@ -139,15 +139,15 @@ def require_published(task: Task, file: Found, examples: Sequence[Example]) -> N
     if known.other_names and re.search(known.other_names, file.path.name, re.IGNORECASE):
         raise OtherDataError(
             f"{file.path} is another data set than {task.name}, by its name; evaluate it as NER, "
-            f"with --suite ner --tasks NER and --data-dir {file.path.parent}",
+            f"with `suite: ner`, `tasks: NER` and `data_dir: {file.path.parent}`",
             is_named=False,
         )
     told = _how_it_differs(known, file, [e for e in examples if isinstance(e, TaggedExample)])
     if told:
         raise OtherDataError(
             f"{file.path} is not the {file.part or 'test'} part of {task.name} as published: "
-            f"{told}; evaluate it as NER, with --suite ner --tasks NER and --data-dir "
-            f"{file.path.parent}",
+            f"{told}; evaluate it as NER, with `suite: ner`, `tasks: NER` and "
+            f"`data_dir: {file.path.parent}`",
             is_named(task, [file]),
         )
 

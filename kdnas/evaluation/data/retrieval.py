@@ -106,7 +106,7 @@ def load_retrieval(task: Task, where: Path, reach: Reach = ANYWHERE) -> TaskData
     if len(read.passages) < 2:
         raise TaskDataError(
             f"{where} has {len(read.passages)} passage of {task.name}, so that whatever finds it "
-            "is right; name another column with --pair, or give more"
+            "is right; name another column as `own.pair`, or give more"
         )
     blank = sum(not text for text in read.passages.values())
     if blank:
@@ -238,7 +238,7 @@ def _read_tables(read: _Read, task: Task, files: Sequence[Found], reach: Reach) 
     if columns.pair is None:
         raise TaskDataError(
             f"{files[0].path} is a table, so that a retrieval needs the column of its passages; "
-            "name it with --pair (own.pair), or give a folder with corpus.jsonl, queries.jsonl "
+            "name it as `own.pair`, or give a folder with corpus.jsonl, queries.jsonl "
             "and qrels/test.tsv"
         )
     by_text: tuple[dict[str, str], dict[str, str]] = ({}, {})

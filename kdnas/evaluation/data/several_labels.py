@@ -45,7 +45,7 @@ def labels_of(rows: Sequence[Row]) -> list[tuple[str, ...] | None]:
     if {name for names in found for name in names or ()} == {"0", "1"} and rows:
         raise TaskDataError(
             f"{rows[0].where} and all others have 0 or 1 for their labels; name the columns of all "
-            "labels with commas, or take --kind classification (own.kind)"
+            "labels with commas, or take `own.kind: classification`"
         )
     _refuse_other_marks(rows, mark, found)
     plain = not any(isinstance(row.label, Mapping) for row in rows)
@@ -159,6 +159,6 @@ def _says_yes(row: Row, name: str, value: Any) -> bool | None:
     if text not in _YES | _NO:
         raise TaskDataError(
             f"{row.where} has {value!r} in the column {name!r}, where yes or no belongs; write 1 "
-            "or 0, or name one column of lists with --label"
+            "or 0, or name one column of lists as `own.label`"
         )
     return text in _YES

@@ -67,7 +67,7 @@ class Forward:
                 if not all(torch.isfinite(value).all() for value in values):
                     raise TrainingError(
                         "the fine-tuned model gives outputs that are no numbers: training has "
-                        "diverged; take a smaller --learning-rate"
+                        "diverged; take a smaller `learning_rate`"
                     )
                 yield places, values
                 self.on_batch(len(places), len(order))

@@ -97,7 +97,7 @@ def best_trial(trials: Iterable[Trial]) -> Trial:
     finished = [trial for trial in trials if trial.ending == "finished"]
     if not finished:
         raise TrainingError(
-            "all trials of the grid diverged; give smaller rates with --grid-learning-rates"
+            "all trials of the grid diverged; give smaller rates as `grid.learning_rates`"
         )
     return max(
         finished,

@@ -278,7 +278,7 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
         if not isfinite(loss):
             raise TrainingError(
                 f"fine-tuning diverged: the loss is {loss} at step {state.global_step}; take a "
-                "smaller --learning-rate"
+                "smaller `learning_rate`"
             )
         self._loss = float(loss)
 

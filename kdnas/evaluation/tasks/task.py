@@ -290,7 +290,7 @@ def own_task(
     if text in (pair, *(label or "").split(",")):
         raise SpecError(
             f"the column {text!r} cannot hold both texts and what is said of them; name another "
-            "with --text, --pair or --label (own.text, own.pair, own.label)"
+            "as `own.text`, `own.pair` or `own.label`"
         )
     chosen = metrics or usual
     if chosen[0] in SMALLER_IS_BETTER:
@@ -310,7 +310,7 @@ def own_task(
             tuple(dict.fromkeys(TABLE_FILES + (_COLUMNS if kind == "tagging" else ()))),
             ("train.csv", "dev.csv", "test.jsonl"),
             (Columns(text, pair, label),),
-            advice="; name the columns with --text, --pair and --label, or in own of the spec",
+            advice="; name the columns as `own.text`, `own.pair` and `own.label`",
         ),
         way="embeddings" if kind in ("similarity", "retrieval") else "fine-tuning",
     )

@@ -48,8 +48,8 @@ def test_a_local_one_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ray, "init", init)
     said = (
         r"^a local Ray cluster did not start \(The current node timed out during startup\.\); try "
-        "again when the machine is less busy, or do without a cluster: a search by --backend "
-        "local, a distillation by one worker$"
+        "again when the machine is less busy, or do without a cluster: a search by "
+        "`backend.name: local`, a distillation by one worker$"
     )
     with pytest.raises(BackendError, match=said), cluster(None):
         pass

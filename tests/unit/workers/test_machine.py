@@ -69,7 +69,7 @@ def test_the_largest_node_is_asked_for_work_on_cpus() -> None:
 
 def test_a_gpu_that_is_not_there_is_refused() -> None:
     found = summed_up("the cluster", NODES[:3], "cuda", Asked())
-    with pytest.raises(SpecError, match="torch sees no GPU on the cluster; use --device cpu"):
+    with pytest.raises(SpecError, match="torch sees no GPU on the cluster; take the device cpu"):
         found.choose_device("cuda")
     assert found.choose_device("auto") == "cpu"
 

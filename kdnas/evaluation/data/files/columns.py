@@ -122,7 +122,7 @@ class _Finding:
             if wanted is not None and wanted > self.file.widest:
                 raise TaskDataError(
                     f"{self.first} has {self.file.widest} columns, not {wanted}; give another "
-                    f"--{name}-column"
+                    f"`columns.{name}`"
                 )
         first = 1 if self.file.has_numbers else 0
         if choice.tag is None and choice.word is None and self.file.widest == first + 1:
@@ -136,7 +136,7 @@ class _Finding:
         if word == tag:
             raise TaskDataError(
                 f"{self.first}: words and tags cannot both be in column {tag + 1}; give another "
-                "--word-column or --tag-column"
+                "`columns.word` or `columns.tag`"
             )
         self._leave_blanks(word)
         self._check(word, tag)
@@ -218,7 +218,7 @@ class _Finding:
             if not row.cells[word]:
                 raise TaskDataError(
                     f"{self.path}, line {row.number} has a tag and no word in column {word + 1}; "
-                    "write one, or name another column with --word-column"
+                    "write one, or name another column as `columns.word`"
                 )
             if _TWO_TAGS.search(row.cells[tag]):
                 raise TaskDataError(
@@ -257,7 +257,7 @@ class _Finding:
             )
             raise TaskDataError(
                 f"{self.first}: it is not clear which column holds the words; its columns are "
-                f"{shown}; name one with --word-column"
+                f"{shown}; name one as `columns.word`"
             )
         return rest[0]
 
@@ -322,7 +322,7 @@ class _Finding:
                 raise TaskDataError(
                     f"{self.first}: it is not clear which column holds the words, and which the "
                     f"tags: column {first + 1} has {words} different cells, column {first + 2} "
-                    f"{tags}; name them with --word-column and --tag-column"
+                    f"{tags}; name them as `columns.word` and `columns.tag`"
                 )
             return first + 1  # a tag a word, such as a part of speech
         raise self._unclear(inside, columns)
@@ -384,7 +384,7 @@ class _Finding:
         listed = " and ".join(str(place + 1) for place in spans)
         self.notes.append(
             f"columns {listed} of {self.path.name} hold tags, the latter within spans of the "
-            f"first; column {outer + 1} is taken (--tag-column takes another)"
+            f"first; column {outer + 1} is taken (`columns.tag` takes another)"
         )
         return outer
 
@@ -398,7 +398,7 @@ class _Finding:
                 raise TaskDataError(
                     f"{self.path}, line {row.number} has {row.cells[place]!r} in column "
                     f"{place + 1}, where tags such as O and {usual} stand; mend it, or name "
-                    "another column with --tag-column"
+                    "another column as `columns.tag`"
                 )
 
     def _unclear(self, places: list[int], columns: dict[int, list[str]]) -> TaskDataError:
@@ -416,7 +416,7 @@ class _Finding:
             what = f"column {brackets + 1} holds brackets, as of CoNLL-2012, and {what}"
         return TaskDataError(
             f"{self.first}: {what}, such as B-PER, I-PER and O; its columns are {held}; name one "
-            "with --tag-column"
+            "as `columns.tag`"
         )
 
 

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from structlog.testing import capture_logs
 
 import kdnas
+from api.http.openapi import speak_json
 from kdnas.db.engine import Database
 from kdnas.db.repository import latencies
 from kdnas.errors import ConflictError, DatabaseError, NotFoundError, SpecError, TrainingError
@@ -74,9 +75,9 @@ def test_schemas_of_requests(client: TestClient) -> None:
     assert "architecture" in client.get("/api/v1/schemas/distillation").json()["required"]
     assert client.get("/api/v1/schemas/nothing").status_code == 422
     for name in REQUEST_NAMES:
-        assert (
-            client.get(f"/api/v1/schemas/{name}").json() == request_spec(name).model_json_schema()
-        )
+        schema = request_spec(name).model_json_schema()
+        speak_json(schema)
+        assert client.get(f"/api/v1/schemas/{name}").json() == schema
 
 
 def test_presets_are_beginnings_of_requests(client: TestClient) -> None:
@@ -157,8 +158,17 @@ def test_the_document_tells_of_problems(client: TestClient) -> None:
     assert "securitySchemes" not in document["components"]
 
 
+def test_what_describes_requests_calls_values_as_json_does(client: TestClient) -> None:
+    described = [
+        *_words(client.get("/api/v1/openapi.json").json(), "description"),
+        *_words(client.get("/api/v1/schemas/task_distillation").json(), "description"),
+    ]
+    assert any("null" in words for words in described)
+    assert [words for words in described if re.search(r"\b(None|True|False)\b|``", words)] == []
+
+
 def test_each_pattern_of_the_document_has_words(client: TestClient) -> None:
-    patterns = set(_patterns(client.get("/api/v1/openapi.json").json()))
+    patterns = set(_words(client.get("/api/v1/openapi.json").json(), "pattern"))
     assert len(patterns) > 8
     for pattern in patterns:
         item = {"type": "string_pattern_mismatch", "loc": (), "input": "x"}
@@ -166,15 +176,16 @@ def test_each_pattern_of_the_document_has_words(client: TestClient) -> None:
         assert "another form" not in error.message, pattern
 
 
-def _patterns(schema: Any) -> Iterator[str]:
+def _words(schema: Any, key: str) -> Iterator[str]:
+    """All texts that a schema has as a key, however deep."""
     if isinstance(schema, dict):
-        if isinstance(pattern := schema.get("pattern"), str):
-            yield pattern
+        if isinstance(words := schema.get(key), str):
+            yield words
         for value in schema.values():
-            yield from _patterns(value)
+            yield from _words(value, key)
     elif isinstance(schema, list):
         for value in schema:
-            yield from _patterns(value)
+            yield from _words(value, key)
 
 
 def test_the_api_can_be_read_in_a_browser(client: TestClient) -> None:

@@ -149,7 +149,7 @@ def test_a_grid_that_diverged_is_what_its_runs_say(place: Place) -> None:
     job_id = place.create(methods=["pkd", "none"], seeds=2)
     place.work.scores = lambda point: None if point.beta is not None else 0.5
     assert place.run(job_id) == "succeeded"
-    said = "all 8 trials of the grid of pkd diverged; give smaller rates with --grid-learning-rates"
+    said = "all 8 trials of the grid of pkd diverged; give smaller rates as `grid.learning_rates`"
     assert [run.error for run in place.runs(job_id)] == [None, None, said, said]
     assert len(place.work.tried) == 12  # the second seed tries nothing again
     alone = place.create()

@@ -45,7 +45,7 @@ def test_devices_and_formats() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_refused() -> None:
     assert choose_device("auto") == "cpu"
-    with pytest.raises(SpecError, match="torch sees no GPU; use --device cpu"):
+    with pytest.raises(SpecError, match="torch sees no GPU; take the device cpu"):
         choose_device("cuda")
 
 

@@ -71,7 +71,7 @@ def test_each_stage_gets_a_step_however_small_its_share(weights: tuple[float, ..
 def test_too_few_steps_are_refused_with_the_number(num_stages: int, steps: int, words: str) -> None:
     with pytest.raises(SpecError, match=words) as caught:
         plan_stages(stages_of(*[1.0] * num_stages), steps)
-    assert "give more --steps" in str(caught.value)
+    assert "give more `steps`" in str(caught.value)
 
 
 def test_the_curve_has_about_fifty_points() -> None:

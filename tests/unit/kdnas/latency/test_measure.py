@@ -49,7 +49,7 @@ def test_auto_is_the_cpu() -> None:
 
 def test_cuda_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SpecError, match="use --device cpu"):
+    with pytest.raises(SpecError, match="take the device cpu"):
         current_profile(LatencySpec(device="cuda"))
 
 

@@ -150,7 +150,7 @@ def test_a_decoder_in_the_file_counts_where_it_differs(differs: bool, tmp_path: 
 def test_a_teacher_without_a_head_is_told_what_to_do(model_type: str, tmp_path: Path) -> None:
     handle = prepare_teacher(str(make_tiny_teacher(tmp_path, model_type)))
     assert not has_lm_head(handle)
-    with pytest.raises(TeacherError, match=r"no masked-LM head.*--fit-lm-head STEPS.*minilmv2"):
+    with pytest.raises(TeacherError, match=r"no masked-LM head.*`objective.fit_lm_head`.*minilmv2"):
         load_teacher_lm_head(handle)
 
 

@@ -38,7 +38,7 @@ def test_it_is_no_teacher(kind: str, title: str, tmp_path: Path) -> None:
     make_tiny_sequence(tmp_path, kind)
     with pytest.raises(TeacherError, match=f"is a {title} that was distilled.*predict"):
         prepare_teacher(str(tmp_path))
-    with pytest.raises(TeacherError, match=f"is a {title}, whose head .* --keep-layers 1"):
+    with pytest.raises(TeacherError, match=f"is a {title}, whose head .* `keep_layers: 1`"):
         prepare_cut_model(str(tmp_path), 1)
 
 

@@ -47,6 +47,13 @@ A_NAME = "give letters and digits of any script, and any of . _ -, at most 100 c
         ({"beta": None, "dropout": "much"}, "dropout: give a number of at least 0 and below 1, "
          "not 'much'"),
         ({"max_steps": None, "cache": True}, "cache: give one of auto, always, never, not true"),
+        ({"max_steps": True}, "max_steps: give a whole number from 1 to 1000000000, not true"),
+        ({"dropout": False}, "dropout: give a number of at least 0 and below 1, not false"),
+        (
+            {"seeds": [1, True]},
+            "seeds: give a list of 1 to 1000, each a whole number from 0 to 2147483647, not [1, "
+            "true]",
+        ),
         ({"lr": 1}, "unknown key 'lr'. Known: "),
         ({"grid": {"beta": [1]}}, "unknown key 'grid.beta', did you mean 'grid.betas'? Known: "),
     ],

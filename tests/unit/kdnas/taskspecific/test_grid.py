@@ -96,7 +96,7 @@ def test_a_grid_of_nothing_but_divergence_says_what_to_do() -> None:
     with pytest.raises(TrainingError) as told:
         best_task_trial("pkd", [trial(None), trial(None, rate=5e-5)])
     assert str(told.value) == (
-        "all 2 trials of the grid of pkd diverged; give smaller rates with --grid-learning-rates"
+        "all 2 trials of the grid of pkd diverged; give smaller rates as `grid.learning_rates`"
     )
 
 

@@ -114,7 +114,7 @@ def test_a_student_that_is_no_transformer_is_timed_with_its_head(kind: str, tmp_
         loaded, timed = map(json.loads, answers.getvalue().splitlines())
         assert loaded["weights_bytes"] == size * count
         assert len(timed["samples_ms"]) == 3
-    with pytest.raises(TeacherError, match="whose head reads its last layer; leave out --keep"):
+    with pytest.raises(TeacherError, match="whose head reads its last layer; leave out `keep_layers"):
         subject_module._Model.find(Candidate(str(tmp_path), "tiny", keep_layers=1), 8)
 
 

@@ -56,9 +56,9 @@ def test_a_users_own_regression(tmp_path: Path) -> None:
 def test_wrong_columns_of_a_users_task_are_listed(tmp_path: Path) -> None:
     path = file(tmp_path / "all.csv", "Body,Queue", "a,x", "b,y")
     has = rf"{path} has the columns Body, Queue; it needs "
-    with pytest.raises(TaskDataError, match=has + "text and Queue; name the columns with --text"):
+    with pytest.raises(TaskDataError, match=has + "text and Queue; name the columns as `own.text`"):
         load_task(own_task("mine", "classification", label="Queue"), path)
-    with pytest.raises(TaskDataError, match=has + "body and label; name the columns with --text"):
+    with pytest.raises(TaskDataError, match=has + "body and label; name the columns as `own.text`"):
         load_task(own_task("mine", "classification", text="body"), path)
     file(tmp_path / "parts" / "train.csv", "Body,Class", "a,x", "b,y")
     file(tmp_path / "parts" / "dev.csv", "Body,Queue", "a,x", "b,y")
@@ -72,7 +72,7 @@ def test_wrong_columns_of_a_users_task_are_listed(tmp_path: Path) -> None:
         (lambda n: "same", "has the only class 'same'"),
         (
             lambda n: str(n),
-            "30 classes, such as '0', for 24 examples .*; for numbers give --kind",
+            "30 classes, such as '0', for 24 examples .*; for numbers give `own.kind: reg",
         ),
     ],
 )

@@ -57,8 +57,8 @@ def test_panx_is_known_by_its_languages(tmp_path: Path) -> None:
         load_task(TASKS["pan-x"], tmp_path / "cut")
     assert str(caught.value).endswith(
         "train-sw.tsv is not the train part of PAN-X as published: its sentences number 1 instead "
-        "of 1000; evaluate it as NER, with --suite ner --tasks NER and "
-        f"--data-dir {tmp_path / 'cut'}"
+        "of 1000; evaluate it as NER, with `suite: ner`, `tasks: NER` and "
+        f"`data_dir: {tmp_path / 'cut'}`"
     )
     written(tmp_path / "plain", {"train.tsv": "a\tB-PER\n"})
     with pytest.raises(TaskDataError, match="no language that it has is in the name"):

@@ -205,7 +205,7 @@ def test_a_collection_that_is_not_whole_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "pair", "message"),
     [
-        (["text,answer", "a,b"], None, r"needs the column of its passages; name it with --pair"),
+        (["text,answer", "a,b"], None, r"needs the column of its passages; name it as `own.pair`"),
         (["text,answer", "a,b", "c,"], "answer", "line 3 lacks a query or its passage"),
         (["text,answer,label", "a,b,yes"], "answer", "line 2 has the grade 'yes'"),
         (["text,answer,label", "a,b,0"], "answer", "no query of mine has a passage that answers"),

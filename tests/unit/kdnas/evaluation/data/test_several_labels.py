@@ -103,7 +103,7 @@ def test_one_class_only_and_lists_where_one_label_belongs_are_refused(tmp_path: 
         TaskDataError, match=r"has the only class 'a' \(.*jsonl, line \d, …\); give"
     ):
         read(tmp_path, "{}.jsonl", "\n".join(rows))
-    with pytest.raises(TaskDataError, match=r"holds a list where a label belongs; .* --kind"):
+    with pytest.raises(TaskDataError, match=r"holds a list where .* `own\.kind: multilabel`"):
         load_task(own_task("mine", "classification"), tmp_path)
 
 
@@ -117,7 +117,7 @@ def test_too_many_labels_are_no_numbers(tmp_path: Path) -> None:
     with pytest.raises(TaskDataError) as caught:
         read(tmp_path, "{}.csv", f"text,label\n{rows}")
     assert "has 60 classes, such as 'label 0', for 30 examples" in str(caught.value)
-    assert str(caught.value).endswith(", …); name another column with --label")
+    assert str(caught.value).endswith(", …); name another column as `own.label`")
 
 
 @pytest.mark.parametrize(

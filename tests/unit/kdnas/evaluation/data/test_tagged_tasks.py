@@ -78,7 +78,7 @@ def test_parts_with_other_columns_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TaskDataError) as caught:
         load_task(TASKS["ner"], tmp_path)
     assert "train.conll has words in column 1 and tags in column 2" in str(caught.value)
-    assert "test.conll in 1 and 3; name them with --word-column and --tag-column" in (
+    assert "test.conll in 1 and 3; name them as `columns.word` and `columns.tag`" in (
         str(caught.value)
     )
 
@@ -132,7 +132,7 @@ def test_tags_that_mark_no_spans_want_accuracy(tmp_path: Path) -> None:
     rows = [json.dumps({"text": [f"w{n}"], "label": ["NOUN"]}) for n in range(10)]
     path = file(tmp_path / "all.jsonl", *rows)
     with pytest.raises(
-        TaskDataError, match=r"'NOUN' \(.*, line \d+, …\), mark no .* --metrics accuracy"
+        TaskDataError, match=r"'NOUN' \(.*, line \d+, …\), mark no .* `own\.metrics: accuracy`"
     ):
         load_task(own_task("mine", "tagging"), path)
     data = load_task(own_task("mine", "tagging", metrics=("accuracy",)), path)

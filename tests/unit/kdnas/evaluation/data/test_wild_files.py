@@ -344,7 +344,7 @@ def test_questions_are_answered_or_are_said_to_be_none(
         (
             PLAIN,
             {"a.csv": CSV + rows(4, "u {n},good;bad")},
-            r"the class 'good;bad' \(.*\) is several others; take --kind multilabel",
+            r"the class 'good;bad' \(.*\) is several others; take `own.kind: multilabel`",
         ),
         (
             NER,

@@ -169,7 +169,7 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
         (
             TASKS["conll-2003"],
             {"CoNLL-2003/train.txt": columns(9), "CoNLL-2003/test.txt": columns(4)},
-            r"evaluate it as NER, with --suite ner --tasks NER and --data-dir .*/CoNLL-2003$",
+            r"evaluate it as NER, with `suite: ner`, `tasks: NER` and `data_dir: .*/CoNLL-2003`$",
         ),
     ],
 )

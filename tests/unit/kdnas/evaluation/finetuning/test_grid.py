@@ -57,7 +57,7 @@ def test_of_equals_it_is_the_one_that_was_better_on_the_way_then_the_shortest() 
 
 
 def test_a_grid_that_diverged_says_so() -> None:
-    with pytest.raises(TrainingError, match="smaller rates with --grid-learning-rates"):
+    with pytest.raises(TrainingError, match=r"smaller rates as `grid\.learning_rates`"):
         best_trial([trial(0.9, 3, -1.0, ending="diverged")])
 
 

@@ -237,7 +237,7 @@ def test_every_family_learns_from_pairs(model_type: str, tmp_path: Path) -> None
 
 def test_divergence_is_said(model: TeacherHandle, tmp_path: Path) -> None:
     settings = replace(SETTINGS, learning_rate=1e9, warmup_fraction=0, max_grad_norm=1e30)
-    with pytest.raises(TrainingError, match="smaller --learning-rate"):
+    with pytest.raises(TrainingError, match="smaller `learning_rate`"):
         run(model, similarity(), tmp_path, settings)
 
 

@@ -91,7 +91,7 @@ def test_how_it_was_understood_is_told(tmp_path: Path) -> None:
     assert found.about == "words in column 2, tags in column 3 (IOB) of 4, parted by tabs"
     assert found.notes == (
         "columns 3 and 4 of train.conll hold tags, the latter within spans of the first; column 3 "
-        "is taken (--tag-column takes another)",
+        "is taken (`columns.tag` takes another)",
     )
     assert "line 1 of train.conll is a header, and left out" in (
         read(tmp_path, LAYOUTS["a header"]).notes
@@ -164,7 +164,7 @@ CONLLU = (
         ),
         ("a O\nb B-PER\nc O\nd O\ne 0\nf O\n", "line 5 has '0' in column 2, where tags such as O"),
         (CONLLU, "its columns are 2 (The, cat, …), 3 (the, cat, …), 4 (DET, NOUN, …)"),
-        (CONLLU, "name one with --tag-column"),
+        (CONLLU, "name one as `columns.tag`"),
         (
             "EU B-ORG O\nsaw O B-ACT\nit O O\n",
             "columns 2 and 3 may hold the tags, such as B-PER, I-PER and O",
@@ -183,8 +183,8 @@ def test_what_is_not_clear_is_refused(tmp_path: Path, text: str, message: str) -
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"tag": 5}, "has 4 columns, not 5; give another --tag-column"),
-        ({"word": 9}, "has 4 columns, not 9; give another --word-column"),
+        ({"tag": 5}, "has 4 columns, not 5; give another `columns.tag`"),
+        ({"word": 9}, "has 4 columns, not 9; give another `columns.word`"),
         ({"word": 3, "tag": 3}, "words and tags cannot both be in column 3"),
     ],
 )
