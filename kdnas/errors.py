@@ -212,6 +212,16 @@ class CancelledError(WorkError):
     """Somebody cancelled the work while it went on; it cannot be resumed."""
 
 
+MOST_NAMED = 12
+
+
+def some_of(names: Iterable[object]) -> str:
+    """Name what there is, the first ones of many: a file may have columns without end."""
+    known = list(names)
+    more = f", … ({len(known)} in all)" if len(known) > MOST_NAMED else ""
+    return ", ".join(str(name)[:60] for name in known[:MOST_NAMED]) + more or "none"
+
+
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     """Word the error for an unknown name: the name, the nearest valid one, and all of them."""
     names = sorted(known)

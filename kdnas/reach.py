@@ -81,10 +81,12 @@ class Reach:
 
         Raises:
             RequestError: it leads out.
-            OSError: there is no such file, or it cannot be read.
+            OSError: there is no such file, it is something else than a file, or it cannot be read.
         """
         if self.roots is None:
-            return path.open("rb")
+            # Opened without waiting: nobody may ever write to a pipe, and devices have no end.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            return os.fdopen(_a_file(descriptor), "rb")
         return os.fdopen(self._reached(path, _open_file), "rb")
 
     def stat(self, path: Path) -> os.stat_result:
@@ -230,8 +232,15 @@ def _open_file(root: Path, parts: tuple[str, ...]) -> int:
         descriptor = _open_at(name, folder, _FILE)
     finally:
         os.close(folder)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    return _a_file(descriptor)
+
+
+def _a_file(descriptor: int) -> int:
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
         raise OSError(errno.EINVAL, "it is no file")
     return descriptor
 

@@ -25,7 +25,7 @@ from kdnas.corpus.reading import (
     too_long,
     unpacks_too_far,
 )
-from kdnas.errors import CorpusError
+from kdnas.errors import CorpusError, some_of
 from kdnas.specs.parts import CorpusSpec
 
 _PARQUET_ROWS = 4096
@@ -239,9 +239,7 @@ def _from_row(
 def _require(columns: list[str], there: list[str], where: str) -> None:
     for column in columns:
         if column not in there:
-            raise CorpusError(
-                f"{where} has no column {column!r}; it has: {', '.join(there) or 'none'}"
-            )
+            raise CorpusError(f"{where} has no column {column!r}; it has: {some_of(there)}")
 
 
 def _first_line(error: BaseException) -> str:

@@ -24,6 +24,8 @@ PARQUET_SUFFIXES = frozenset({".parquet"})
 
 MOST_OF_A_TEXT = 1 << 24
 """Characters of a line, a paragraph or a cell: a long book has a tenth of them."""
+MOST_BLANK = 1_000_000
+"""Blank lines in a row: of a file that is damaged, or made to be read for hours."""
 MOST_UNPACKED = 1 << 27
 """Bytes that a packed file may always unpack to."""
 MOST_TIMES = 100
@@ -164,8 +166,10 @@ def text_lines(path: Path, reach: Reach = ANYWHERE) -> Iterator[str]:
 
     Raises:
         RequestError: the file is out of reach.
-        CorpusError: it cannot be opened, or a line is longer than ``MOST_OF_A_TEXT``; names it.
+        CorpusError: it cannot be opened, a line is longer than ``MOST_OF_A_TEXT``, or more than
+            ``MOST_BLANK`` lines in a row are blank; names it.
     """
+    blank = 0
     with (
         open_bytes(path, reach) as raw,
         io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape") as text,
@@ -176,6 +180,12 @@ def text_lines(path: Path, reach: Reach = ANYWHERE) -> Iterator[str]:
                 return
             if len(line) == MOST_OF_A_TEXT and not line.endswith("\n"):
                 raise too_long(f"{path}, line {number}")
+            blank = blank + 1 if line == "\n" else 0
+            if blank > MOST_BLANK:
+                raise CorpusError(
+                    f"{path}, line {number}: more than {MOST_BLANK} lines before it are blank; "
+                    "take them out"
+                )
             yield line.rstrip("\n")
 
 

@@ -10,12 +10,18 @@ from typing import Any, Literal
 import yaml
 
 from kdnas.errors import SpecError, unknown_name
+from kdnas.reach import ANYWHERE
 from kdnas.specs.objective_registry import find_objective, objective_names
 from kdnas.specs.objectives import DEFAULT_OBJECTIVE
 from kdnas.specs.search import ProxiesSpec
 from kdnas.specs.strategies import DEFAULT_STRATEGY, with_options_inside
 
 Section = Literal["search", "sweep", "distillation", "pipeline"]
+
+MOST_BYTES = 1 << 20
+"""Of a file with a request, as of a body that the service takes."""
+MOST_ENTRIES = 100_000
+"""Of a request, lists and mappings within it counted with all that is in them."""
 
 
 def preset_names() -> list[str]:
@@ -67,9 +73,15 @@ def load_yaml(path: Path) -> dict[str, Any]:
         SpecError: the file is missing, is no YAML, or holds something else than a mapping.
     """
     try:
-        data = yaml.safe_load(path.read_text("utf-8"))
+        with ANYWHERE.open(path) as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise SpecError(f"{path} is larger than 1 MiB, which no request is; check the path")
+        data = yaml.safe_load(text.decode("utf-8"))
     except OSError as error:
         raise SpecError(f"cannot read {path}: {error.strerror}; check the path") from None
+    except RecursionError:
+        raise SpecError(f"{path} is nested too deeply for a request; check the file") from None
     except UnicodeDecodeError:
         raise SpecError(f"{path} is not UTF-8 text; save it as UTF-8") from None
     except yaml.YAMLError as error:
@@ -77,9 +89,26 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise SpecError(f"{path} is not valid YAML: {detail}") from None
     if data is None:
         return {}
+    if _unfolds_too_far(data):
+        raise SpecError(
+            f"{path} unfolds to more than {MOST_ENTRIES} entries by its aliases, which no request "
+            "has; write them out"
+        )
     if not isinstance(data, dict):
         raise SpecError(f"{path} must hold `key: value` lines, not a {type(data).__name__}")
     return data
+
+
+def _unfolds_too_far(data: Any) -> bool:
+    """Whether data has too many entries when each alias is one more, or is an entry of itself."""
+    left, count = [data], 0
+    while left and count <= MOST_ENTRIES:
+        value, count = left.pop(), count + 1
+        if isinstance(value, Mapping):
+            left += value.values()
+        elif isinstance(value, list | tuple | set):
+            left += value
+    return count > MOST_ENTRIES
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:

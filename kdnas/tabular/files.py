@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kdnas.architecture import Architecture
 from kdnas.artefact import write_atomically
-from kdnas.errors import ArchitectureError, SearchSpaceError, SpecError, StoreError, unknown_name
+from kdnas.errors import (
+    ArchitectureError,
+    SearchSpaceError,
+    SpecError,
+    StoreError,
+    some_of,
+    unknown_name,
+)
+from kdnas.reach import ANYWHERE
 from kdnas.search_space import AXES
 from kdnas.tabular.card import trainings_of
 from kdnas.tabular.table import Key, StateRow, Table, TableRow
@@ -124,14 +132,15 @@ def read_table(path: Path) -> Table:
     """
     _check_ending(path.suffix)
     try:
-        data = path.read_bytes()
+        with ANYWHERE.open(path) as file:
+            data = file.read()
     except OSError as error:
         raise SpecError(f"{path} cannot be read ({error.strerror or error}); check it") from None
     whole = (_from_csv if path.suffix == ".csv" else _from_parquet)(path, data)
     names = whole.column_names
     for name in NEEDED:
         if name not in names:
-            raise SpecError(f"{path} has no column {name!r}; it has {', '.join(names) or 'none'}")
+            raise SpecError(f"{path} has no column {name!r}; it has {some_of(names)}")
     for name in names:
         if name not in NEEDED and name not in OPTIONAL:
             raise SpecError(f"{path}: {unknown_name('column', name, (*NEEDED, *OPTIONAL))}")

@@ -89,13 +89,11 @@ def repeated(piece: bytes, times: int, before: bytes = b"", after: bytes = b"") 
 
 
 def bomb(piece: bytes, mib: int) -> Callable[[Path], Any]:
-    """A gzip file that unpacks to so many MiB."""
+    """A gzip file that unpacks to so many MiB: one member of 64 MiB, again and again."""
 
     def make(path: Path) -> None:
-        many = piece * (_MIB // len(piece))
-        with gzip.open(path, "wb", compresslevel=1) as file:
-            for _ in range(mib):
-                file.write(many)
+        member = gzip.compress(piece * (64 * _MIB // len(piece)), compresslevel=1)
+        path.write_bytes(member * (mib // 64))
 
     return make
 
@@ -276,12 +274,16 @@ _QA = ("--suite", "squad")
 _WEIGHTS, _CONFIG = "model.safetensors", "config.json"
 
 CORPORA: Final = [
-    HostileFile("corpus", "gzip that unpacks to 8 GiB of words", "a.txt.gz", bomb(b"word " * 9, 8192)),
+    HostileFile(
+        "corpus", "gzip that unpacks to 8 GiB of words", "a.txt.gz", bomb(b"word " * 9, 8192)
+    ),
     HostileFile("corpus", "gzip that unpacks to 8 GiB of one line", "a.txt.gz", bomb(b"a", 8192)),
     HostileFile("corpus", "gzip of blank lines, 8 GiB", "a.txt.gz", bomb(b"\n", 8192)),
     HostileFile("corpus", "gzip that is none", "a.txt.gz", text("river stone")),
     HostileFile("corpus", "gzip cut short", "a.txt.gz", gzipped_cut),
-    HostileFile("corpus", "gzip of JSON lines, 4 GiB in one", "a.jsonl.gz", bomb(b'{"text": "', 4096)),
+    HostileFile(
+        "corpus", "gzip of JSON lines, 4 GiB in one", "a.jsonl.gz", bomb(b'{"text": "', 4096)
+    ),
     HostileFile("corpus", "Parquet that unpacks to 12 GiB", "a.parquet", parquet_bomb),
     HostileFile("corpus", "Parquet of noise", "a.parquet", text(b"PAR1" + bytes(5000) + b"PAR1")),
     HostileFile("corpus", "Parquet without texts", "a.parquet", parquet(lambda: {"n": [1, 2]})),
@@ -302,7 +304,9 @@ CORPORA: Final = [
     HostileFile("corpus", "NUL bytes", "a.txt", text(b"river\0stone\0\n" * 400)),
     HostileFile("corpus", "Latin-1", "a.txt", text("für größere Häuser\n".encode("latin-1") * 400)),
     HostileFile("corpus", "UTF-16", "a.txt", text(("river stone\n" * 400).encode("utf-16"))),
-    HostileFile("corpus", "half a character at its end", "a.txt", text(b"river\n" * 400 + b"\xe2\x82")),
+    HostileFile(
+        "corpus", "half a character at its end", "a.txt", text(b"river\n" * 400 + b"\xe2\x82")
+    ),
     HostileFile("corpus", "a named pipe", "a.txt", pipe),
     HostileFile("corpus", "a link to zeros without end", "a.txt", link_to("/dev/zero")),
     HostileFile("corpus", "a link to itself", "a.txt", link_to("a.txt")),
@@ -316,11 +320,19 @@ CORPORA: Final = [
     HostileFile("corpus", "nested JSON lines", "a.jsonl", nested("[", "]")),
     HostileFile("corpus", "nested text in JSON", "a.jsonl", nested('{"text":', "}")),
     HostileFile("corpus", "JSON lines of lists", "a.jsonl", text("[1, 2]\n" * 100)),
-    HostileFile("corpus", "JSON lines of numbers for texts", "a.jsonl", text('{"text": 3}\n' * 100)),
-    HostileFile("corpus", "JSON with half a surrogate pair", "a.jsonl", text('{"text": "\\ud800"}\n' * 9)),
-    HostileFile("corpus", "JSON with a number of a million digits", "a.jsonl",
-                text('{"text": ' + "9" * 10**6 + "}\n")),
-]  # fmt: skip
+    HostileFile(
+        "corpus", "JSON lines of numbers for texts", "a.jsonl", text('{"text": 3}\n' * 100)
+    ),
+    HostileFile(
+        "corpus", "JSON with half a surrogate pair", "a.jsonl", text('{"text": "\\ud800"}\n' * 9)
+    ),
+    HostileFile(
+        "corpus",
+        "JSON with a number of a million digits",
+        "a.jsonl",
+        text('{"text": ' + "9" * 10**6 + "}\n"),
+    ),
+]
 
 TEACHERS: Final = [
     HostileFile("teacher", "hidden size 10^30", _CONFIG, config(hidden_size=10**30)),
@@ -344,18 +356,35 @@ TEACHERS: Final = [
     HostileFile("teacher", "an unknown family", _CONFIG, config(model_type="evilbert")),
     HostileFile("teacher", "dropout in words", _CONFIG, config(hidden_dropout_prob="much")),
     HostileFile("teacher", "an epsilon of NaN", _CONFIG, config(layer_norm_eps=float("nan"))),
-    HostileFile("teacher", "an unknown dtype", _CONFIG, config(dtype="float7", torch_dtype="float7")),
-    HostileFile("teacher", "padding outside of the vocabulary", _CONFIG, config(pad_token_id=10**9)),
-    HostileFile("teacher", "10^6 names of classes", _CONFIG,
-                config(id2label={str(n): f"c{n}" for n in range(10**6)})),
+    HostileFile(
+        "teacher", "an unknown dtype", _CONFIG, config(dtype="float7", torch_dtype="float7")
+    ),
+    HostileFile(
+        "teacher", "padding outside of the vocabulary", _CONFIG, config(pad_token_id=10**9)
+    ),
+    HostileFile(
+        "teacher",
+        "10^6 names of classes",
+        _CONFIG,
+        config(id2label={str(n): f"c{n}" for n in range(10**6)}),
+    ),
     HostileFile("teacher", "code of its own", _CONFIG, own_code),
     HostileFile("teacher", "a nested configuration", _CONFIG, nested('{"a":', "}")),
     HostileFile("teacher", "a configuration that is a list", _CONFIG, text("[]")),
     HostileFile("teacher", "a configuration that is no JSON", _CONFIG, text("{hidden: 48")),
     HostileFile("teacher", "an empty configuration", _CONFIG, text("")),
-    HostileFile("teacher", "300 MiB of blanks for a configuration", _CONFIG,
-                repeated(b" ", 300 * _MIB, b"{", b"}")),
-    HostileFile("teacher", "a configuration in UTF-16", _CONFIG, text('{"hidden_size": 48}'.encode("utf-16"))),
+    HostileFile(
+        "teacher",
+        "300 MiB of blanks for a configuration",
+        _CONFIG,
+        repeated(b" ", 300 * _MIB, b"{", b"}"),
+    ),
+    HostileFile(
+        "teacher",
+        "a configuration in UTF-16",
+        _CONFIG,
+        text('{"hidden_size": 48}'.encode("utf-16")),
+    ),
     HostileFile("teacher", "a pipe for a configuration", _CONFIG, pipe),
     HostileFile("teacher", "a folder for a configuration", _CONFIG, folder),
     HostileFile("teacher", "zeros without end for a configuration", _CONFIG, link_to("/dev/zero")),
@@ -364,11 +393,23 @@ TEACHERS: Final = [
     HostileFile("teacher", "weights cut short", _WEIGHTS, cut(0.5)),
     HostileFile("teacher", "weights of a sparse terabyte", _WEIGHTS, sparse(2**40)),
     HostileFile("teacher", "a header of 2^63 bytes", _WEIGHTS, weights(b"{}", 2**63)),
-    HostileFile("teacher", "a header of 90 MB that is not there", _WEIGHTS, weights(b"{}", 90 * 10**6)),
+    HostileFile(
+        "teacher", "a header of 90 MB that is not there", _WEIGHTS, weights(b"{}", 90 * 10**6)
+    ),
     HostileFile("teacher", "a header that is no JSON", _WEIGHTS, weights(b"{nothing}")),
-    HostileFile("teacher", "a nested header", _WEIGHTS, weights(b'{"a":' * DEEP + b"1" + b"}" * DEEP)),
-    HostileFile("teacher", "tensors beyond the end", _WEIGHTS,
-                weights(json.dumps({"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}).encode())),
+    HostileFile(
+        "teacher", "a nested header", _WEIGHTS, weights(b'{"a":' * DEEP + b"1" + b"}" * DEEP)
+    ),
+    HostileFile(
+        "teacher",
+        "tensors beyond the end",
+        _WEIGHTS,
+        weights(
+            json.dumps(
+                {"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}
+            ).encode()
+        ),
+    ),
     HostileFile("teacher", "a pipe for weights", _WEIGHTS, pipe),
     HostileFile("teacher", "zeros without end for weights", _WEIGHTS, link_to("/dev/zero")),
     HostileFile("teacher", "a folder for weights", _WEIGHTS, folder),
@@ -379,62 +420,147 @@ TEACHERS: Final = [
     HostileFile("teacher", "weights that are whole numbers", _WEIGHTS, tensors(_whole_numbers)),
     HostileFile("teacher", "200 000 tensors more", _WEIGHTS, tensors(_very_many)),
     HostileFile("teacher", "pickled code for weights", "pytorch_model.bin", pickled_code),
-    HostileFile("teacher", "shards outside of the folder", "model.safetensors.index.json",
-                index({"a": "../../../../etc/passwd"})),
-    HostileFile("teacher", "shards that are not there", "model.safetensors.index.json",
-                index({f"t{n}": f"model-{n}.safetensors" for n in range(1000)})),
-    HostileFile("teacher", "an index that is its own shard", "model.safetensors.index.json",
-                index({"a": "model.safetensors.index.json"})),
+    HostileFile(
+        "teacher",
+        "shards outside of the folder",
+        "model.safetensors.index.json",
+        index({"a": "../../../../etc/passwd"}),
+    ),
+    HostileFile(
+        "teacher",
+        "shards that are not there",
+        "model.safetensors.index.json",
+        index({f"t{n}": f"model-{n}.safetensors" for n in range(1000)}),
+    ),
+    HostileFile(
+        "teacher",
+        "an index that is its own shard",
+        "model.safetensors.index.json",
+        index({"a": "model.safetensors.index.json"}),
+    ),
     HostileFile("teacher", "no tokenizer", "tokenizer.json", gone),
     HostileFile("teacher", "an empty tokenizer", "tokenizer.json", text("")),
     HostileFile("teacher", "a nested tokenizer", "tokenizer.json", nested('{"a":', "}")),
     HostileFile("teacher", "a tokenizer that is a list", "tokenizer.json", text("[]")),
     HostileFile("teacher", "a pipe for a tokenizer", "tokenizer.json", pipe),
-    HostileFile("teacher", "a tokenizer without words", "tokenizer.json",
-                tokenizer(lambda t: {**t, "model": {**t["model"], "vocab": {}}})),
-    HostileFile("teacher", "a tokenizer of another kind", "tokenizer.json",
-                tokenizer(lambda t: {**t, "model": {"type": "Evil"}})),
-    HostileFile("teacher", "tokens beyond the embeddings", "tokenizer.json",
-                tokenizer(lambda t: {**t, "model": {**t["model"], "vocab": {
-                    word: number + 10**6 for word, number in t["model"]["vocab"].items()}}})),
-]  # fmt: skip
+    HostileFile(
+        "teacher",
+        "a tokenizer without words",
+        "tokenizer.json",
+        tokenizer(lambda t: {**t, "model": {**t["model"], "vocab": {}}}),
+    ),
+    HostileFile(
+        "teacher",
+        "a tokenizer of another kind",
+        "tokenizer.json",
+        tokenizer(lambda t: {**t, "model": {"type": "Evil"}}),
+    ),
+    HostileFile(
+        "teacher",
+        "tokens beyond the embeddings",
+        "tokenizer.json",
+        tokenizer(
+            lambda t: {
+                **t,
+                "model": {
+                    **t["model"],
+                    "vocab": {word: number + 10**6 for word, number in t["model"]["vocab"].items()},
+                },
+            }
+        ),
+    ),
+]
 
 TASKS: Final = [
-    HostileFile("task", "a label of NaN", "train.jsonl", text('{"text": "a", "label": NaN}\n' * 50), _OWN),
-    HostileFile("task", "a label of a million digits", "train.jsonl",
-                text('{"text": "a", "label": ' + "9" * 10**6 + "}\n"), _OWN),
+    HostileFile(
+        "task", "a label of NaN", "train.jsonl", text('{"text": "a", "label": NaN}\n' * 50), _OWN
+    ),
+    HostileFile(
+        "task",
+        "a label of a million digits",
+        "train.jsonl",
+        text('{"text": "a", "label": ' + "9" * 10**6 + "}\n"),
+        _OWN,
+    ),
     HostileFile("task", "nested examples", "train.jsonl", nested('{"text":', "}"), _OWN),
     HostileFile("task", "a table of 100 000 columns", "train.csv", wide_table, _OWN),
-    HostileFile("task", "a quote that never closes, 50 MiB", "train.csv",
-                repeated(b"a,b\n", 12 * _MIB, b'text,label\n"'), _OWN),
-    HostileFile("task", "a cell of 200 MiB", "train.csv", repeated(b"a", 200 * _MIB, b"text,label\n"), _OWN),
+    HostileFile(
+        "task",
+        "a quote that never closes, 50 MiB",
+        "train.csv",
+        repeated(b"a,b\n", 12 * _MIB, b'text,label\n"'),
+        _OWN,
+    ),
+    HostileFile(
+        "task", "a cell of 200 MiB", "train.csv", repeated(b"a", 200 * _MIB, b"text,label\n"), _OWN
+    ),
     HostileFile("task", "a gzip of 8 GiB", "train.csv.gz", bomb(b"a,1\n", 8192), _OWN),
     HostileFile("task", "Parquet that unpacks to 12 GiB", "train.parquet", parquet_bomb, _OWN),
-    HostileFile("task", "Parquet of noise", "train.parquet", text(b"PAR1" + bytes(99) + b"PAR1"), _OWN),
+    HostileFile(
+        "task", "Parquet of noise", "train.parquet", text(b"PAR1" + bytes(99) + b"PAR1"), _OWN
+    ),
     HostileFile("task", "a pipe", "train.csv", pipe, _OWN),
     HostileFile("task", "zeros without end", "train.csv", link_to("/dev/zero"), _OWN),
     HostileFile("task", "a sparse terabyte", "train.csv", sparse(2**40), _OWN),
     HostileFile("task", "NUL bytes", "train.csv", text(b"text,label\n" + b"a\0b,1\n" * 50), _OWN),
-    HostileFile("task", "UTF-16", "train.csv", text(("text,label\n" + "a,1\nb,0\n" * 50).encode("utf-16")), _OWN),
+    HostileFile(
+        "task",
+        "UTF-16",
+        "train.csv",
+        text(("text,label\n" + "a,1\nb,0\n" * 50).encode("utf-16")),
+        _OWN,
+    ),
     HostileFile("task", "a workbook", "train.xlsx", text(b"PK\3\4" + bytes(100)), _OWN),
     HostileFile("task", "an empty file", "train.csv", text(""), _OWN),
     HostileFile("task", "a link to itself", "train.csv", link_to("train.csv"), _OWN),
-    HostileFile("task", "a column file of 100 000 columns", "train.conll",
-                text(" ".join(["x"] * DEEP) + "\n"), _NER),
-    HostileFile("task", "a sentence of two million words", "train.conll",
-                repeated(b"a O\n", 2 * _MIB), _NER),
-    HostileFile("task", "a column file of bytes", "train.conll", text(bytes(range(256)) * 100), _NER),
+    HostileFile(
+        "task",
+        "a column file of 100 000 columns",
+        "train.conll",
+        text(" ".join(["x"] * DEEP) + "\n"),
+        _NER,
+    ),
+    HostileFile(
+        "task", "a sentence of two million words", "train.conll", repeated(b"a O\n", 2 * _MIB), _NER
+    ),
+    HostileFile(
+        "task", "a column file of bytes", "train.conll", text(bytes(range(256)) * 100), _NER
+    ),
     HostileFile("task", "nested questions", "train-v1.1.json", nested('{"data":[', "]}"), _QA),
-    HostileFile("task", "answers far outside", "train-v1.1.json", text(json.dumps({"data": [{"paragraphs": [
-        {"context": "a", "qas": [{"id": "1", "question": "b", "answers": [
-            {"text": "z", "answer_start": 10**30}]}]}]}]})), _QA),
+    HostileFile(
+        "task",
+        "answers far outside",
+        "train-v1.1.json",
+        text(
+            json.dumps(
+                {
+                    "data": [
+                        {
+                            "paragraphs": [
+                                {
+                                    "context": "a",
+                                    "qas": [
+                                        {
+                                            "id": "1",
+                                            "question": "b",
+                                            "answers": [{"text": "z", "answer_start": 10**30}],
+                                        }
+                                    ],
+                                }
+                            ]
+                        }
+                    ]
+                }
+            )
+        ),
+        _QA,
+    ),
     HostileFile("task", "questions that are a list", "train-v1.1.json", text("[]"), _QA),
-]  # fmt: skip
+]
 
 INPUTS: Final = [
     HostileFile("input", "a line of 100 MiB", "a.txt", repeated(b"word ", 20 * _MIB)),
     HostileFile("input", "zeros without end", "a.txt", link_to("/dev/zero")),
-    HostileFile("input", "a pipe", "a.txt", pipe),
     HostileFile("input", "NUL bytes", "a.txt", text(b"good\0film\n")),
     HostileFile("input", "nested JSON", "a.jsonl", nested("[", "]")),
     HostileFile("input", "JSON of SQuAD that is a number", "a.json", text("3")),
@@ -463,23 +589,30 @@ GRAPHS: Final = [
 REQUESTS: Final = [
     HostileFile("request", "aliases that unfold to 9^30", "a.yaml", text(_YAML_BOMB)),
     HostileFile("request", "an alias of itself", "a.yaml", text("a: &a [*a]\n")),
-    HostileFile("request", "code in a tag", "a.yaml",
-                text(f"!!python/object/apply:os.system ['touch {CANARY}']\n")),
+    HostileFile(
+        "request",
+        "code in a tag",
+        "a.yaml",
+        text(f"!!python/object/apply:os.system ['touch {CANARY}']\n"),
+    ),
     HostileFile("request", "nested lists", "a.yaml", nested("[", "]")),
     HostileFile("request", "nested objects", "a.json", nested('{"a":', "}")),
     HostileFile("request", "noise", "a.yaml", text(bytes(range(256)))),
     HostileFile("request", "tabs", "a.yaml", text("teacher:\n\tref: a\n")),
     HostileFile("request", "a number for all", "a.yaml", text("3\n")),
-    HostileFile("request", "an empty file", "a.yaml", text("")),
     HostileFile("request", "a pipe", "a.yaml", pipe),
     HostileFile("request", "zeros without end", "a.yaml", link_to("/dev/zero")),
     HostileFile("request", "a sparse terabyte", "a.yaml", sparse(2**40)),
     HostileFile("request", "a folder", "a.yaml", folder),
     HostileFile("request", "UTF-16", "a.yaml", text("seed: 1\n".encode("utf-16"))),
     HostileFile("request", "two entries of one name", "a.yaml", text("seed: 1\nseed: 2\n")),
-    HostileFile("request", "a date, a set and bytes", "a.yaml",
-                text("seed: 2026-01-01\nname: !!set {a, b}\ngoal: !!binary aGk=\n")),
-]  # fmt: skip
+    HostileFile(
+        "request",
+        "a date, a set and bytes",
+        "a.yaml",
+        text("seed: 2026-01-01\nname: !!set {a, b}\ngoal: !!binary aGk=\n"),
+    ),
+]
 
 FILES: Final = [*CORPORA, *TEACHERS, *TASKS, *INPUTS, *TABLES, *GRAPHS, *REQUESTS]
 

@@ -181,9 +181,18 @@ def serve(subject: Subject, orders: TextIO, answers: TextIO) -> None:
         answers.write(json.dumps(value) + "\n")
         answers.flush()
 
+    empty = psutil.Process().memory_info().rss
     try:
-        empty = psutil.Process().memory_info().rss
         loaded = load(subject)
+    except KdnasError as error:
+        answer({"error": str(error)})
+        return
+    except Exception as error:  # noqa: BLE001 - told to who waits; onnxruntime's have no base
+        reason = " ".join(str(error).split())[:200]
+        where = f"{subject.ref!r} could not be opened in {subject.runtime} ({reason})"
+        answer({"error": f"{where}; export the model again, or leave this runtime out"})
+        return
+    try:
         answer({"weights_bytes": loaded.weights_bytes, "empty_bytes": empty})
         for line in orders:
             order = json.loads(line)

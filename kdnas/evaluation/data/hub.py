@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kdnas.errors import TaskDataError
+from kdnas.errors import TaskDataError, some_of
 from kdnas.evaluation.data.converting import Converted, from_rows
 from kdnas.evaluation.data.files.records import class_named, class_names
 from kdnas.evaluation.data.files.squad import from_squad_rows
@@ -63,7 +63,7 @@ def read_hub_part(task: Task, source: HubSource, part: HubPart, revision: str) -
     missing = [column for column in wanted if column not in data.column_names]
     if missing:
         raise TaskDataError(
-            f"{name} has no column {missing[0]!r}; it has {', '.join(data.column_names)}; "
+            f"{name} has no column {missing[0]!r}; it has {some_of(data.column_names)}; "
             "give the task's files with a data folder instead"
         )
     if task.kind == "span":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from kdnas.errors import TaskDataError, unknown_name
+from kdnas.errors import TaskDataError, some_of, unknown_name
 from kdnas.evaluation.data.converting import example_id
 from kdnas.evaluation.tasks.examples import (
     ID_COLUMNS,
@@ -124,7 +124,7 @@ def _rows(source: Source, stream: TextIO, name: str) -> Iterator[Example]:
             text = _column(row, (text,) if text else TEXT_NAMES) or text
         if text is None or text not in row:
             raise TaskDataError(
-                f"{where} has no column {text or 'text'!r}; there are {', '.join(map(str, row))}: "
+                f"{where} has no column {text or 'text'!r}; there are {some_of(row)}: "
                 "name one with --text-column"
             )
         if pair is None:
@@ -133,7 +133,7 @@ def _rows(source: Source, stream: TextIO, name: str) -> Iterator[Example]:
             pair = _column(row, (pair,)) or pair
         if pair and pair not in row:
             raise TaskDataError(
-                f"{where} has no column {pair!r}; there are {', '.join(map(str, row))}: name one "
+                f"{where} has no column {pair!r}; there are {some_of(row)}: name one "
                 "with --pair-column"
             )
         second = row[pair] if pair else None

@@ -220,9 +220,10 @@ def test_nothing_is_put_where_a_link_leads(
 
 def test_what_is_no_file_is_not_waited_for(root: Path, reach: Reach) -> None:
     os.mkfifo(root / "pipe")
-    for name in ("pipe", "texts", "."):
-        with pytest.raises(OSError, match="no file"):
-            reach.open(root / name)
+    for anywhere_too in (reach, ANYWHERE):
+        for name in ("pipe", "texts", "."):
+            with pytest.raises(OSError, match=r"no file|Is a directory"):
+                anywhere_too.open(root / name)
     with pytest.raises(FileNotFoundError):
         reach.open(root / "absent.txt")
     with pytest.raises(NotADirectoryError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import zlib
 from collections.abc import Mapping
@@ -14,7 +15,11 @@ from kdnas.errors import TaskDataError
 from kdnas.reach import ANYWHERE, Reach
 
 MOST_BYTES = 4 << 30
-"""That a gzipped file unpacks to."""
+"""Of a file, which is read whole."""
+MOST_UNPACKED = 1 << 27
+"""Bytes that a gzipped file may always unpack to."""
+MOST_TIMES = 30
+"""A gzipped file's size that it may unpack to beyond that; tables unpack to some 3 to 20 times."""
 
 
 def suffix_of(path: Path) -> str:
@@ -32,21 +37,29 @@ def read_bytes(path: Path, reach: Reach = ANYWHERE) -> bytes:
 
     Raises:
         RequestError: it is out of reach.
-        TaskDataError: it cannot be read, or unpacks to more than ``MOST_BYTES``.
+        TaskDataError: it cannot be read, is larger than ``MOST_BYTES``, or unpacks to far more than
+            a table does.
     """
     try:
         with reach.open(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size > MOST_BYTES:
+                raise TaskDataError(
+                    f"{path} is larger than {MOST_BYTES >> 30} GiB; take a part of it"
+                )
             if not is_gzipped(path):
                 return _no_pointer(path, stream.read())
+            most = max(MOST_UNPACKED, MOST_TIMES * size)
             with gzip.open(stream) as unpacked:
-                content = unpacked.read(MOST_BYTES + 1)
+                content = unpacked.read(most + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TaskDataError(f"{path} is not gzip, or cut off: {error}; check the file") from None
     except OSError as error:
         raise TaskDataError(f"cannot read {path}: {error.strerror}; check the file") from None
-    if len(content) > MOST_BYTES:
+    if len(content) > most:
         raise TaskDataError(
-            f"{path} unpacks to more than {MOST_BYTES >> 30} GiB; unpack it, or take a part of it"
+            f"{path} unpacks to {most >> 20} MiB or more, over {MOST_TIMES} times its size, unlike "
+            "a table; check the file, or unpack it if that is meant"
         )
     return content
 

@@ -224,6 +224,15 @@ def test_texts_without_an_end_are_refused(
         texts(file(tmp_path / name, content))
 
 
+def test_blank_lines_without_an_end_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdnas.corpus.reading.MOST_BLANK", 50)
+    assert texts(file(tmp_path / "few.txt", "one" + "\n" * 51 + "two")) == ["one", "two"]
+    with pytest.raises(CorpusError, match=r"many\.txt, line 52: more than 50 lines .* are blank"):
+        texts(file(tmp_path / "many.txt", "one" + "\n" * 90 + "two"))
+
+
 def test_a_cell_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kdnas.corpus.readers.MOST_OF_A_TEXT", 1 << 10)
     pq.write_table(pa.table({"text": ["one", "word " * 300]}), tmp_path / "a.parquet")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,11 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     assert {"cluster", "laptop", "paper"} <= set(preset_names())
 
 
+ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
+)
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -201,6 +207,10 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
         (b"- 1\n", "must hold `key: value` lines, not a list"),
         (b"text", "not a str"),
         (b"\xff\xfe\x00", "not UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"a: &a [*a]", "unfolds to more than 100000 entries by its aliases"),
+        (ALIASES.encode(), "unfolds to more than 100000 entries by its aliases"),
+        (b"#" * (1 << 20) + b"\na: 1", "larger than 1 MiB"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
@@ -217,6 +227,9 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
         load_yaml(tmp_path / "none.yaml")
     with pytest.raises(SpecError, match="cannot read"):
         load_yaml(tmp_path)
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(SpecError, match="it is no file"):
+        load_yaml(tmp_path / "pipe.yaml")
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def test_a_users_own_table_needs_axes_loss_and_latency(tmp_path: Path) -> None:
         (HEAD + "\n", "has no row"),
         (f"{HEAD}\n{STATE},NA,3\n", "loss is 'NA'; give a number"),
         (f"{HEAD.replace('loss', 'los')}\n{STATE},0.2,3", "has no column 'loss'"),
+        (",".join(f"c{n}" for n in range(1000)) + "\n", "c10, c11, … (1000 in all)"),
         (f"{HEAD},lateny\n{STATE},0.2,3,4", "unknown column 'lateny'"),
         (
             f"{HEAD}\n2,2,24,48,gelu,1,3\n{STATE},0.2,3\n{STATE},0.3,3",

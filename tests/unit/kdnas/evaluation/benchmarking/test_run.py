@@ -114,19 +114,26 @@ def test_a_student_that_is_no_transformer_is_timed_with_its_head(kind: str, tmp_
         loaded, timed = map(json.loads, answers.getvalue().splitlines())
         assert loaded["weights_bytes"] == size * count
         assert len(timed["samples_ms"]) == 3
-    with pytest.raises(TeacherError, match="whose head reads its last layer; leave out `keep_layers"):
+    with pytest.raises(
+        TeacherError, match="whose head reads its last layer; leave out `keep_layers"
+    ):
         subject_module._Model.find(Candidate(str(tmp_path), "tiny", keep_layers=1), 8)
 
 
 def test_the_worker_says_what_is_wrong(model: Path, tmp_path: Path) -> None:
-    def answer(ref: str, length: int, orders: str = "") -> str:
+    def answer(ref: str, length: int, orders: str = "", graph: Path | None = None) -> str:
         answers = io.StringIO()
-        subject = Subject(ref, "pytorch", None, None, 30, length, 1, "cpu", "float32")
+        runtime, file = ("onnx", str(graph)) if graph else ("pytorch", None)
+        subject = Subject(ref, runtime, file, None, 30, length, 1, "cpu", "float32")
         serve(subject, io.StringIO(orders), answers)
         return str(json.loads(answers.getvalue().splitlines()[-1])["error"])
 
     assert "does not exist" in answer(str(tmp_path / "nowhere"), 8)
     assert "could not be timed in pytorch" in answer(str(model), 500, '{"batch":1,"repeats":1}\n')
+    (tmp_path / "noise.onnx").write_bytes(bytes(range(256)))
+    told = answer("small", 8, graph=tmp_path / "noise.onnx")
+    assert told.startswith("'small' could not be opened in onnx (")
+    assert told.endswith("); export the model again, or leave this runtime out")
 
 
 def test_a_process_that_dies_is_told() -> None:

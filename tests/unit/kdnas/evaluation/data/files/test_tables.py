@@ -245,6 +245,16 @@ def test_what_cannot_be_read_is_named(
     assert "\n" not in str(caught.value)
 
 
+def test_what_is_far_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kdnas.evaluation.data.files.opening.MOST_UNPACKED", 1 << 16)
+    with pytest.raises(TaskDataError, match=r"a\.csv\.gz unpacks to .* over 30 times its size"):
+        read_text(written(tmp_path / "a.csv.gz", packed(b"a,b\n" * (1 << 20))))
+    with (tmp_path / "holes.csv").open("wb") as file:
+        file.truncate(5 << 30)
+    with pytest.raises(TaskDataError, match=r"holes\.csv is larger than 4 GiB; take a part of it"):
+        read_text(tmp_path / "holes.csv")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(TaskDataError, match=r"cannot read .*gone\.tsv: No such file"):
         read_text(tmp_path / "gone.tsv")
