@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _PARALLELISM = "TOKENIZERS_PARALLELISM"
 _WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".h5", ".onnx", ".msgpack"})
 # No token is longer than this on average, so characters beyond cannot matter.
+_UNHEARD = "kdnas 7 \U0001f9ff"
+"""A text with what no vocabulary has: a tokenizer has to know a token for that."""
 _CHARS_PER_TOKEN = 100
 
 
@@ -40,6 +43,7 @@ class CorpusTokenizer:
         special_ids: role (pad, cls, sep, mask, unk, bos, eos) → id, or None where there is none.
         all_special_ids: every special id, sorted.
         fingerprint: of everything that decides the ids, without the cut.
+        rows: embeddings that the model beside it has; None where there is none.
     """
 
     backend: Tokenizer
@@ -49,13 +53,14 @@ class CorpusTokenizer:
     special_ids: dict[str, int | None]
     all_special_ids: list[int]
     fingerprint: str
+    rows: int | None = None
 
     @classmethod
     def load(cls, folder: Path, max_length: int) -> CorpusTokenizer:
         """Load the tokenizer of a teacher's folder.
 
         Raises:
-            CorpusError: there is none, or only a slow one.
+            CorpusError: there is none, it is damaged, or only a slow one.
         """
         from transformers import AutoTokenizer
 
@@ -64,7 +69,9 @@ class CorpusTokenizer:
                 tokenizer = AutoTokenizer.from_pretrained(
                     folder, use_fast=True, trust_remote_code=False
                 )
-        except (OSError, ValueError, ImportError, KeyError) as error:
+            if tokenizer.is_fast:
+                tokenizer.backend_tokenizer.encode(_UNHEARD)
+        except Exception as error:  # noqa: BLE001 - told below; the library raises plain ones too
             detail = " ".join(str(error).split())[:160]
             raise CorpusError(
                 f"the tokenizer in {folder} does not load ({detail}); save it with "
@@ -89,7 +96,13 @@ class CorpusTokenizer:
             special_ids={role: getattr(tokenizer, f"{role}_token_id") for role in roles},
             all_special_ids=sorted(tokenizer.all_special_ids),
             fingerprint=fingerprint,
+            rows=_embedding_rows(folder),
         )
+
+    @property
+    def num_ids(self) -> int:
+        """One more than the highest id that a text may have."""
+        return 1 + max(self.backend.get_vocab(with_added_tokens=True).values(), default=0)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Tokenise texts, in order."""
@@ -115,6 +128,15 @@ class CorpusTokenizer:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
+
+
+def _embedding_rows(folder: Path) -> int | None:
+    """What the configuration in a folder says, if there is one."""
+    try:
+        rows = json.loads((folder / "config.json").read_text("utf-8")).get("vocab_size")
+    except FileNotFoundError:
+        return None
+    return rows if isinstance(rows, int) else None
 
 
 def tokenizer_files_state(folder: Path) -> dict[str, Any]:

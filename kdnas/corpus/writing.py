@@ -77,7 +77,7 @@ class CorpusWriter:
 
     def __init__(self, folder: Path, tokenizer: CorpusTokenizer, spec: CorpusSpec) -> None:
         self._folder, self._tokenizer, self._spec = folder, tokenizer, spec
-        self._dtype = np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4")
+        self._dtype = np.dtype("<u2" if tokenizer.num_ids <= 1 << 16 else "<u4")
         self._file = (folder / TOKENS).open("wb")
         self._sha = hashlib.sha256()
         self._seen: set[int] = set()
@@ -117,6 +117,7 @@ class CorpusWriter:
             if len(ids) - self._tokenizer.num_special < MIN_REAL_TOKENS:
                 self._short += 1
                 continue
+            self._refuse_without_embedding(max(ids))
             data = np.array(ids, self._dtype).tobytes()
             if not _is_new(data, self._seen):
                 self._duplicates += 1
@@ -127,6 +128,14 @@ class CorpusWriter:
             self._languages.append(language)
             self._cut += cut
             self.num_tokens += len(ids)
+
+    def _refuse_without_embedding(self, token: int) -> None:
+        rows = self._tokenizer.rows
+        if rows is not None and token >= rows:
+            raise CorpusError(
+                f"the tokenizer gives the id {token}, and the model has embeddings of {rows} "
+                "tokens; copy both from one place again"
+            )
 
     def finish(self, report: ReadingReport) -> dict[str, Any]:
         """Write everything but the tokens, and return the meta data.

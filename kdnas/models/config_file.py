@@ -34,6 +34,7 @@ MOST: Final[Mapping[str, int]] = {
 _RATES = ("attention_probs_dropout_prob", "hidden_dropout_prob", "classifier_dropout")
 _SMALL = ("layer_norm_eps", "norm_eps", "initializer_range")
 _YES_OR_NO = ("is_decoder", "add_cross_attention", "tie_word_embeddings", "return_dict")
+_DTYPES = ("float32", "float16", "bfloat16", "float64", "auto")
 _WEIGHT_SLACK: Final = 1 << 30
 _MOST_BYTES_A_NUMBER: Final = 16
 """Of weights: twice float64, for heads that the configuration does not count."""
@@ -129,8 +130,15 @@ class ConfigFile:
         classes = self.value("architectures")
         if classes is not None and not _are_texts(classes):
             raise self.refusal("architectures", "must be a list of names")
+        self._check_dtype()
         self._check_numbers()
         self._check_labels()
+
+    def _check_dtype(self) -> None:
+        for key in ("dtype", "torch_dtype"):
+            name = self.values.get(key)
+            if name is not None and not (isinstance(name, str) and name in _DTYPES):
+                raise self.refusal(key, f"must be one of {', '.join(_DTYPES)}")
 
     def _check_numbers(self) -> None:
         for key in {*_RATES, *self.family.dropout_keys}:

@@ -84,12 +84,22 @@ def load_tokenizer(handle: ModelHandle, **options: Any) -> PreTrainedTokenizerFa
     Args:
         handle: the model.
         options: of the tokenizer.
+
+    Raises:
+        TeacherError: it does not load.
     """
     from transformers import AutoConfig, AutoTokenizer
 
     if isinstance(handle, SequenceHandle):
         options["config"] = AutoConfig.for_model(handle.config.tokenizer_family)
-    tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(
-        handle.folder, trust_remote_code=False, **options
-    )
+    try:
+        tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(
+            handle.folder, trust_remote_code=False, **options
+        )
+    except Exception as error:  # noqa: BLE001 - told below; the library raises plain ones too
+        reason = " ".join(str(error).split())[:160]
+        raise TeacherError(
+            f"the tokenizer of model {handle.ref!r} does not load ({reason}); save it again with "
+            "tokenizer.save_pretrained"
+        ) from None
     return tokenizer

@@ -15,6 +15,8 @@ from kdnas.errors import TeacherError, unknown_name
 from kdnas.models.sentence import MODULES_FILE, SENTENCE_FILES
 from kdnas.records import TeacherShape
 
+MOST_TENSORS = 1 << 16
+"""Of a file of weights: a thousand layers have a quarter."""
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -184,13 +186,18 @@ def _check_weights(file: Path, ref: str) -> None:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(file, framework="numpy"):
-            pass
+        with safe_open(file, framework="numpy") as weights:
+            count = len(weights.keys())
     except (OSError, SafetensorError) as error:
         raise TeacherError(
             f"the weights of teacher {ref!r} in {file} are damaged or cut off "
             f"({' '.join(str(error).split())[:120]}); copy or save them again"
         ) from None
+    if count > MOST_TENSORS:
+        raise TeacherError(
+            f"the weights of teacher {ref!r} in {file} are {count} tensors, which no encoder has; "
+            "save the model again with save_pretrained"
+        )
 
 
 def refuse_broken_weights(files: Sequence[Path], ref: str) -> None:

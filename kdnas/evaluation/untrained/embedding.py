@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from kdnas.distill.numerics import Device, autocast, choose_device, num_threads
 from kdnas.evaluation.finetuning.int8 import in_int8
 from kdnas.evaluation.settings import FinetuneSettings
+from kdnas.models.opening import load_tokenizer
 from kdnas.models.pooling import Pooling, pooling_of
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, quiet_transformers
 
@@ -31,12 +32,10 @@ class Embedder:
         settings: FinetuneSettings,
         device: Device,
     ) -> None:
-        from transformers import AutoTokenizer
-
         self.pooling = pooling
         self._settings, self._device = settings, device
         self._model = encoder.to(device)
-        self._tokenizer = AutoTokenizer.from_pretrained(model.folder, trust_remote_code=False)
+        self._tokenizer = load_tokenizer(model)
         self._max_length = min(settings.max_length, model.longest_sequence)
 
     def __call__(

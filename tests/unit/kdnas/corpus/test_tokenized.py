@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,43 @@ def test_missing_and_slow_tokenizers(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *_, **__: Slow())
     with pytest.raises(CorpusError, match="is a slow one"):
         CorpusTokenizer.load(tmp_path, 16)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: [],
+        lambda whole: {**whole, "model": {"type": "Other"}},
+        lambda whole: {**whole, "model": {**whole["model"], "vocab": {}}},
+    ],
+)
+def test_damaged_tokenizers_are_refused(
+    tmp_path: Path, tokenizer_folder: Path, damage: Callable[[dict[str, Any]], Any]
+) -> None:
+    shutil.copytree(tokenizer_folder, tmp_path / "damaged")
+    file = tmp_path / "damaged" / "tokenizer.json"
+    file.write_text(json.dumps(damage(json.loads(file.read_text()))))
+    with pytest.raises(CorpusError, match=r"the tokenizer in .*damaged does not load \("):
+        CorpusTokenizer.load(tmp_path / "damaged", 16)
+    file.write_text('{"a":' * 100_000)
+    with pytest.raises(CorpusError, match=r"the tokenizer in .*damaged does not load \("):
+        CorpusTokenizer.load(tmp_path / "damaged", 16)
+
+
+def test_tokens_without_an_embedding_are_refused(
+    tmp_path: Path, tokenizer_folder: Path, store: Store
+) -> None:
+    folder = tmp_path / "foreign"
+    shutil.copytree(tokenizer_folder, folder)
+    source = lines(tmp_path / "a.txt", LINES)
+    spec = CorpusSpec.read({"source": str(source), "max_length": 16}, "corpus")
+    rows = CorpusTokenizer.load(folder, 16).num_ids
+    (folder / "config.json").write_text(json.dumps({"vocab_size": rows}))
+    assert build_corpus(spec, folder, store, max_positions=512)
+    (folder / "config.json").write_text(json.dumps({"vocab_size": 6}))
+    said = r"gives the id \d+, and the model has embeddings of 6 tokens; copy both from one place"
+    with pytest.raises(CorpusError, match=said):
+        build_corpus(spec, folder, store, max_positions=512)
 
 
 def test_saved_cut_and_padding_of_a_tokenizer_are_not_used(

@@ -52,6 +52,8 @@ WHOLE, NUMBER = "must be a whole number", "must be a number from 0 to 1"
         ("type_vocab_size", -3, WHOLE),
         ("type_vocab_size", 10**13, "must not be above 65536"),
         ("hidden_act", "nope", "must name an activation"),
+        ("dtype", "float7", "must be one of float32, float16, bfloat16, float64, auto"),
+        ("torch_dtype", ["float32"], "must be one of float32, "),
         ("hidden_act", {"a": 1}, "must name an activation"),
         ("hidden_dropout_prob", "x", NUMBER),
         ("hidden_dropout_prob", 7, NUMBER),
@@ -106,7 +108,7 @@ def test_a_configuration_without_an_end_is_not_read(folder: Path) -> None:
 
 
 def test_what_a_library_makes_of_other_values_is_a_sentence(folder: Path) -> None:
-    edit(folder, dtype="nope")
+    edit(folder, use_cache="nope")
     handle = prepare_model(str(folder))
     with pytest.raises(TeacherError, match="is not one that transformers reads"):
         load_served_model(handle)

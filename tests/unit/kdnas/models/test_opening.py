@@ -47,3 +47,10 @@ def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(TeacherError, match="has no tokenizer in"):
         prepare_model(str(tmp_path))
+
+
+def test_a_tokenizer_that_does_not_load_is_told(tmp_path: Path) -> None:
+    handle = prepare_model(str(make_tiny_teacher(tmp_path / "teacher")))
+    (tmp_path / "teacher" / "tokenizer.json").write_text("[]")
+    with pytest.raises(TeacherError, match=r"the tokenizer of model '.*teacher' does not load \("):
+        load_tokenizer(handle)

@@ -260,3 +260,12 @@ def test_a_name_that_nobody_knows_is_refused_at_once(
         prepare_teacher(ref)
     assert "\n" not in str(caught.value)
     assert time.monotonic() - started < 20
+
+
+def test_weights_of_very_many_tensors_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_tiny_teacher(tmp_path / "teacher")
+    monkeypatch.setattr("kdnas.models.teacher_files.MOST_TENSORS", 5)
+    with pytest.raises(TeacherError, match=r"are \d+ tensors, which no encoder has"):
+        prepare_teacher(str(folder))
