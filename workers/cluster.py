@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import ray
 
-from kdnas.errors import BackendError, OutOfReachError
+from kdnas.errors import BackendError, NotNowError, OutOfReachError
 
 OBJECT_STORE_BYTES = 256 * 1024**2  # results are small; corpora travel as files
 CONNECT_SECONDS = 10
@@ -33,7 +33,8 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
 
     Raises:
         OutOfReachError: nobody answers at the address.
-        BackendError: who answers there is no cluster for us, or a local one does not start.
+        NotNowError: a local one does not start; Ray gives it half a minute.
+        BackendError: who answers there is no cluster for us.
     """
     if ray.is_initialized():
         yield
@@ -81,7 +82,7 @@ def _told(error: Exception, address: str | None) -> BackendError:
         "do without a cluster: a search by `backend.name: local`, a distillation by one worker"
     )
     if address is None:
-        return BackendError(
+        return NotNowError(
             f"a local Ray cluster did not start ({reason}); try again when the machine is less "
             f"busy, or {without}"
         )

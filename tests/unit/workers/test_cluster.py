@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import ray
 
-from kdnas.errors import BackendError, OutOfReachError
+from kdnas.errors import BackendError, NotNowError, OutOfReachError
 from workers.cluster import _quoted_python, cluster, environment
 
 
@@ -51,7 +51,7 @@ def test_a_local_one_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch
         "again when the machine is less busy, or do without a cluster: a search by "
         "`backend.name: local`, a distillation by one worker$"
     )
-    with pytest.raises(BackendError, match=said), cluster(None):
+    with pytest.raises(NotNowError, match=said), cluster(None):
         pass
 
 

@@ -35,6 +35,7 @@ def csv_rows(
     Raises:
         TaskDataError: a quote is not closed; names the line.
     """
+    csv.field_size_limit((1 << 31) - 1)  # what a C long holds everywhere
     said = _EXCEL.match(text)
     if said is not None:  # Excel's own line above the header
         text = "\n" + text[said.end() :]
@@ -45,7 +46,6 @@ def csv_rows(
         if is_header(next(csv.reader([header], **_dialect(delimiter)), []))
     )
     delimiter = said[1] if said is not None else next(known, ",")
-    csv.field_size_limit((1 << 31) - 1)  # what a C long holds everywhere
     # Without a newline of its own, a line may end as on old Macs where others do not.
     reader = csv.reader(io.StringIO(text, newline=""), **_dialect(delimiter), strict=True)
     width, start = None, 1
