@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import itertools
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -117,9 +116,8 @@ def open_bytes(path: Path, reach: Reach = ANYWHERE) -> Iterator[BufferedReader]:
         raise CorpusError(f"cannot read {path}: {error.strerror}; check the path") from None
     with raw:
         if path.suffix.lower() == ".gz":
-            most = max(MOST_UNPACKED, MOST_TIMES * os.fstat(raw.fileno()).st_size)
             with gzip.open(raw, "rb") as unpacked:
-                yield BufferedReader(_Bounded(unpacked, path, most))
+                yield BufferedReader(_Bounded(unpacked, raw, path))
         else:
             yield raw
 
@@ -142,12 +140,12 @@ class _Bounded(RawIOBase):
 
     Args:
         unpacked: the stream.
+        packed: what it is read from.
         path: of the file, for messages.
-        most: bytes.
     """
 
-    def __init__(self, unpacked: gzip.GzipFile, path: Path, most: int) -> None:
-        self._unpacked, self._path, self._most = unpacked, path, most
+    def __init__(self, unpacked: gzip.GzipFile, packed: BufferedReader, path: Path) -> None:
+        self._unpacked, self._packed, self._path = unpacked, packed, path
 
     def readable(self) -> bool:
         """It is."""
@@ -156,8 +154,9 @@ class _Bounded(RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Read into a buffer; raises ``CorpusError`` beyond the bound."""
         count = self._unpacked.readinto(buffer)
-        if self._unpacked.tell() > self._most:
-            raise unpacks_too_far(self._path, self._most)
+        size = self._unpacked.tell()
+        if size > max(MOST_UNPACKED, MOST_TIMES * self._packed.tell()):
+            raise unpacks_too_far(self._path, size)
         return count
 
 

@@ -16,6 +16,8 @@ from kdnas.reach import ANYWHERE, Reach
 
 MOST_BYTES = 4 << 30
 """Of a file, which is read whole."""
+MOST_OF_A_LINE = 1 << 24
+"""Bytes, but of JSON."""
 MOST_UNPACKED = 1 << 27
 """Bytes that a gzipped file may always unpack to."""
 MOST_TIMES = 30
@@ -49,19 +51,38 @@ def read_bytes(path: Path, reach: Reach = ANYWHERE) -> bytes:
                 )
             if not is_gzipped(path):
                 return _no_pointer(path, stream.read())
-            most = max(MOST_UNPACKED, MOST_TIMES * size)
+            content = bytearray()
             with gzip.open(stream) as unpacked:
-                content = unpacked.read(most + 1)
+                while part := unpacked.read(1 << 22):
+                    content += part
+                    if len(content) > max(MOST_UNPACKED, MOST_TIMES * stream.tell()):
+                        raise TaskDataError(
+                            f"{path} unpacks to over {MOST_TIMES} times its size, unlike a table; "
+                            "check the file, or unpack it if that is meant"
+                        )
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TaskDataError(f"{path} is not gzip, or cut off: {error}; check the file") from None
     except OSError as error:
         raise TaskDataError(f"cannot read {path}: {error.strerror}; check the file") from None
-    if len(content) > most:
-        raise TaskDataError(
-            f"{path} unpacks to {most >> 20} MiB or more, over {MOST_TIMES} times its size, unlike "
-            "a table; check the file, or unpack it if that is meant"
-        )
-    return content
+    return bytes(content)
+
+
+def _refuse_endless(path: Path, content: bytes) -> None:
+    """Refuse a line of millions of letters, which would be cut into cells; JSON is all in one."""
+    if len(content) <= MOST_OF_A_LINE or suffix_of(path) == ".json":
+        return
+    begin, number = 0, 1
+    while len(content) - begin > MOST_OF_A_LINE:
+        # Carriage returns alone end lines in files of old Macs.
+        end = content.rfind(b"\n", begin, begin + MOST_OF_A_LINE)
+        end = content.rfind(b"\r", begin, begin + MOST_OF_A_LINE) if end < 0 else end
+        if end < 0:
+            raise TaskDataError(
+                f"{path}, line {number} has more than {MOST_OF_A_LINE >> 20} MiB without an end; "
+                "check the file"
+            )
+        number += content.count(b"\n", begin, end + 1)
+        begin = end + 1
 
 
 def _no_pointer(path: Path, content: bytes) -> bytes:
@@ -79,11 +100,13 @@ def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
 
     Raises:
         RequestError: it is out of reach.
-        TaskDataError: it cannot be read, or is not UTF-8.
+        TaskDataError: it cannot be read, is not UTF-8, or has a line without an end.
     """
     try:
+        content = read_bytes(path, reach)
+        _refuse_endless(path, content)
         # Byte-order marks stand in the middle of files that were put together.
-        text = read_bytes(path, reach).decode("utf-8").replace("\ufeff", "")
+        text = content.decode("utf-8").replace("\ufeff", "")
     except UnicodeDecodeError as error:
         raise TaskDataError(f"{path} {_what_else(path, error, reach)}") from None
     if text.startswith("SQLite format 3"):

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.files.opening import read_bytes, read_text, strict_json, suffix_of
+from kdnas.evaluation.data.files.opening import (
+    MOST_OF_A_LINE,
+    MOST_TIMES,
+    MOST_UNPACKED,
+    read_bytes,
+    read_text,
+    strict_json,
+    suffix_of,
+)
 from kdnas.evaluation.tasks.task import ARROW_FILES
 from kdnas.reach import ANYWHERE, Reach
 
 _MOST_KEYS = 5
+_ROWS_A_BATCH = 8192
+_BYTES_A_VALUE = 64
+"""What Python takes for any value, roughly."""
 Record = tuple[int, Mapping[str, Any]]
 
 
@@ -107,15 +119,16 @@ def _arrow(path: Path, reach: Reach) -> list[Record]:
     """Rows of Parquet, or of Arrow as `datasets` keeps it on a disk, with the names of classes."""
     kind = "Parquet" if suffix_of(path) == ".parquet" else "Arrow"
     try:
-        stream = io.BytesIO(read_bytes(path, reach))
-        table = pq.read_table(stream) if kind == "Parquet" else _arrow_table(stream)
-        records = table.to_pylist()
-        if "binary" in str(table.schema.types):
+        content = read_bytes(path, reach)
+        open_file = _parquet_batches if kind == "Parquet" else _arrow_batches
+        schema, batches = open_file(io.BytesIO(content))
+        records = _rows(path, batches, max(MOST_UNPACKED, MOST_TIMES * len(content)))
+        if "binary" in str(schema.types):
             records = [{name: _decoded(value) for name, value in one.items()} for one in records]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         detail = " ".join(str(error).split())
         raise TaskDataError(f"{path} cannot be read as {kind}: {detail}; check the file") from None
-    for column, names in _classes(path, table.schema).items():
+    for column, names in _classes(path, schema).items():
         for record in records:
             record[column] = class_named(path, record[column], names)
     return list(enumerate(records))
@@ -128,13 +141,82 @@ def _decoded(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _arrow_table(stream: BinaryIO) -> pa.Table:
-    """A stream of Arrow, or else a file of it."""
+def _parquet_batches(stream: BinaryIO) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """What a file of Parquet holds; of a text that comes again and again one copy is read."""
+    metadata = pq.read_metadata(stream)
+    columns = (metadata.schema.column(place) for place in range(metadata.num_columns))
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=texts)
+    return file.schema_arrow, file.iter_batches(_ROWS_A_BATCH)
+
+
+def _arrow_batches(stream: BinaryIO) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """What a stream of Arrow holds, or else a file of it."""
     try:
-        return pa.ipc.open_stream(stream).read_all()
+        table = pa.ipc.open_stream(stream).read_all()
     except pa.ArrowInvalid:
         stream.seek(0)
-        return pa.ipc.open_file(stream).read_all()
+        table = pa.ipc.open_file(stream).read_all()
+    return table.schema, iter(table.to_batches(_ROWS_A_BATCH))
+
+
+def _rows(path: Path, batches: Iterator[pa.RecordBatch], most: int) -> list[dict[str, Any]]:
+    """Rows as objects.
+
+    Args:
+        path: of the file, for messages.
+        batches: of rows.
+        most: bytes that they may take.
+
+    Raises:
+        TaskDataError: they take more, or a text has no end.
+    """
+    records: list[dict[str, Any]] = []
+    held = 0
+    for batch in batches:
+        for column in batch.columns:
+            longest, size = _measured(column)
+            held += size
+            if longest > MOST_OF_A_LINE:
+                raise TaskDataError(
+                    f"{path} has a text of more than {MOST_OF_A_LINE >> 20} MiB; check the file"
+                )
+        if held > most:
+            raise TaskDataError(
+                f"{path} unpacks to over {MOST_TIMES} times its size, unlike a table; check the "
+                "file, or write it as JSON lines if that is meant"
+            )
+        columns = [_unfolded(column) for column in batch.columns]
+        records += pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
+    return records
+
+
+def _measured(column: pa.Array) -> tuple[int, int]:
+    """Bytes of the longest text of a column, and what Python takes for all of it, roughly."""
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        longest, size = _measured(column.flatten())
+    elif pa.types.is_struct(column.type):
+        parts = [_measured(part) for part in column.flatten()]
+        longest, size = max((p[0] for p in parts), default=0), sum(p[1] for p in parts)
+    elif pa.types.is_dictionary(column.type) and _holds_texts(column.type.value_type):
+        lengths = pc.take(pc.binary_length(column.dictionary), column.indices)
+        longest, size = pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
+    elif _holds_texts(column.type):
+        lengths = pc.binary_length(column)
+        longest, size = pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
+    else:
+        longest, size = 0, 0
+    return longest, size + _BYTES_A_VALUE * len(column)
+
+
+def _holds_texts(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string)
+    return any(is_kind(kind) for is_kind in checks)
+
+
+def _unfolded(column: pa.Array) -> pa.Array:
+    """A column of its own values, which Python reads faster."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _classes(path: Path, schema: pa.Schema) -> dict[str, Sequence[str]]:

@@ -247,10 +247,20 @@ def test_what_cannot_be_read_is_named(
 
 def test_what_is_far_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kdnas.evaluation.data.files.opening.MOST_UNPACKED", 1 << 16)
-    with pytest.raises(TaskDataError, match=r"a\.csv\.gz unpacks to .* over 30 times its size"):
+    with pytest.raises(TaskDataError, match=r"a\.csv\.gz unpacks to over 30 times its size"):
         read_text(written(tmp_path / "a.csv.gz", packed(b"a,b\n" * (1 << 20))))
     with (tmp_path / "holes.csv").open("wb") as file:
         file.truncate(5 << 30)
+    pq.write_table(pa.table({"text": ["word " * 100] * 5000}), tmp_path / "a.parquet")
+    monkeypatch.setattr("kdnas.evaluation.data.files.records.MOST_UNPACKED", 1 << 16)
+    with pytest.raises(TaskDataError, match=r"a\.parquet unpacks to over 30 times its size"):
+        read_table(tmp_path / "a.parquet", OWN)
+    pq.write_table(pa.table({"text": ["word " * (4 << 20)]}), tmp_path / "b.parquet")
+    with pytest.raises(TaskDataError, match=r"b\.parquet has a text of more than 16 MiB"):
+        read_table(tmp_path / "b.parquet", OWN)
+    written(tmp_path / "c.csv", "body,title,class\n" + "a" * (17 << 20))
+    with pytest.raises(TaskDataError, match=r"c\.csv, line 2 has more than 16 MiB without an end"):
+        read_text(tmp_path / "c.csv")
     with pytest.raises(TaskDataError, match=r"holes\.csv is larger than 4 GiB; take a part of it"):
         read_text(tmp_path / "holes.csv")
 
