@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +35,10 @@ TEXT_NAMES = ("text", "sentence", "sentence1", "question", "question1", "premise
 PAIR_NAMES = ("pair", "text2", "sentence2", "context", "question2", "hypothesis")
 PAIR_BY_OPTIONS = "--pair, or in a column of the file (--pair-column)"
 """How second texts are given to the command."""
+MOST_OF_A_TEXT = 1 << 20
+"""Characters: a tokenizer takes some 60 times the memory, and models read a few thousand of them."""
+MOST_OF_A_LINE = 1 << 24
+"""Characters of a row with all its columns."""
 UNKNOWN = "O"
 """Tag of a word whose tag is not known yet."""
 _WORDS = re.compile(r"\w+|[^\w\s]")
@@ -101,24 +107,39 @@ def read_examples(source: Source, stream: TextIO, name: str) -> Iterator[Example
     Raises:
         TaskDataError: says which line is wrong, and how.
     """
+    lines = _lines(stream, name)
     try:
         if source.format == "squad":
             yield from _squad(stream, name)
         elif source.format == "conll":
-            yield from _columns(stream)
+            yield from _columns(lines)
         elif source.format == "txt":
-            for number, line in enumerate(stream, 1):
+            for number, line in enumerate(lines, 1):
                 text = line.rstrip("\r\n")
                 yield example_of(source.kind, str(number), text, None, f"{name}, line {number}")
         else:
-            yield from _rows(source, stream, name)
+            yield from _rows(source, lines, name)
     except UnicodeDecodeError as error:
         raise TaskDataError(f"{name} is not UTF-8 ({error.reason}); convert it to UTF-8") from None
 
 
-def _rows(source: Source, stream: TextIO, name: str) -> Iterator[Example]:
+def _lines(stream: TextIO, name: str) -> Iterator[str]:
+    """Lines as they come, up to a bound: there may be no end to one."""
+    for number in itertools.count(1):
+        line = stream.readline(MOST_OF_A_LINE + 1)
+        if len(line) > MOST_OF_A_LINE:
+            raise TaskDataError(
+                f"{name}, line {number} has more than {MOST_OF_A_LINE} characters without an end; "
+                "check the file"
+            )
+        if not line:
+            return
+        yield line
+
+
+def _rows(source: Source, lines: Iterator[str], name: str) -> Iterator[Example]:
     text, pair = source.text, source.pair
-    for number, row in _records(source.format, stream, name):
+    for number, row in _records(source.format, lines, name):
         where = f"{name}, row {number}"
         if text is None or text not in row:
             text = _column(row, (text,) if text else TEXT_NAMES) or text
@@ -148,14 +169,16 @@ def _column(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
     return next((there[name.lower()] for name in names if name.lower() in there), None)
 
 
-def _records(format_: str, stream: TextIO, name: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _records(
+    format_: str, lines: Iterator[str], name: str
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if format_ == "jsonl":
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise TaskDataError(
                     f"{name}, line {number} is not JSON ({error}); write an object a line"
                 ) from None
@@ -167,7 +190,7 @@ def _records(format_: str, stream: TextIO, name: str) -> Iterator[tuple[int, Map
         {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if format_ == "tsv" else {"strict": True}
     )
     try:
-        for number, row in enumerate(csv.DictReader(stream, **options), 1):
+        for number, row in enumerate(csv.DictReader(lines, **options), 1):
             if None in row or None in row.values():
                 raise TaskDataError(
                     f"{name}, row {number} has not as many cells as the header; mend it"
@@ -226,7 +249,13 @@ def example_of(
     if kind == "tagging":
         return _tagged(id_, _words(text))
     if not isinstance(text, str) or not (pair is None or isinstance(pair, str)):
-        raise TaskDataError(f"{where} has {text!r} in the place of a text; write a text there")
+        raise TaskDataError(
+            f"{where} has {reprlib.repr(text)} in the place of a text; write a text there"
+        )
+    if max(len(text), len(pair or "")) > MOST_OF_A_TEXT:
+        raise TaskDataError(
+            f"{where} has a text of more than {MOST_OF_A_TEXT} characters; give a part of it"
+        )
     if kind == "span":
         if pair is None:
             raise TaskDataError(f"{where} has a question without a context; give it with {pair_by}")
