@@ -36,7 +36,7 @@ PAIR_NAMES = ("pair", "text2", "sentence2", "context", "question2", "hypothesis"
 PAIR_BY_OPTIONS = "--pair, or in a column of the file (--pair-column)"
 """How second texts are given to the command."""
 MOST_OF_A_TEXT = 1 << 20
-"""Characters: a tokenizer takes some 60 times the memory, and models read a few thousand of them."""
+"""Characters: a tokenizer takes some 60 times the memory, and a model reads a few thousand."""
 MOST_OF_A_LINE = 1 << 24
 """Characters of a row with all its columns."""
 UNKNOWN = "O"
