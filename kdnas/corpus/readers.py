@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kdnas.arrow_sizes import measured
 from kdnas.corpus.reading import (
     JSONL_SUFFIXES,
     MOST_OF_A_TEXT,
@@ -146,10 +147,14 @@ def _read_parquet(
             _require(columns, metadata.schema.to_arrow_schema().names, str(path))
             rows, done, length = _rows_at_once(path, metadata, size), 0, 0
             # Of a text that comes again and again one copy is read.
-            file = pq.ParquetFile(raw, metadata=metadata, read_dictionary=columns)
+            leaves = {metadata.schema.column(n).path for n in range(metadata.num_columns)}
+            texts = [column for column in columns if column in leaves]
+            file = pq.ParquetFile(raw, metadata=metadata, read_dictionary=texts)
             for batch in file.iter_batches(rows, columns=columns):
-                for place in range(0, batch.num_rows, _ROWS_AT_ONCE):
-                    for row in batch.slice(place, _ROWS_AT_ONCE).to_pylist():
+                longest = max(measured(column)[0] for column in batch.columns)
+                step = max(1, min(_ROWS_AT_ONCE, _PARQUET_BYTES // max(1, longest)))
+                for place in range(0, batch.num_rows, step):
+                    for row in batch.slice(place, step).to_pylist():
                         done += 1
                         sample = _from_row(row, spec, language, f"{path}, row {done}", report)
                         length += len(sample.text)

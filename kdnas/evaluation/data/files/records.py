@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kdnas.arrow_sizes import measured, unfolded
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.files.opening import (
     MOST_OF_A_LINE,
@@ -26,8 +26,6 @@ from kdnas.reach import ANYWHERE, Reach
 
 _MOST_KEYS = 5
 _ROWS_A_BATCH = 8192
-_BYTES_A_VALUE = 64
-"""What Python takes for any value, roughly."""
 Record = tuple[int, Mapping[str, Any]]
 
 
@@ -175,7 +173,7 @@ def _rows(path: Path, batches: Iterator[pa.RecordBatch], most: int) -> list[dict
     held = 0
     for batch in batches:
         for column in batch.columns:
-            longest, size = _measured(column)
+            longest, size = measured(column)
             held += size
             if longest > MOST_OF_A_LINE:
                 raise TaskDataError(
@@ -186,37 +184,9 @@ def _rows(path: Path, batches: Iterator[pa.RecordBatch], most: int) -> list[dict
                 f"{path} unpacks to over {MOST_TIMES} times its size, unlike a table; check the "
                 "file, or write it as JSON lines if that is meant"
             )
-        columns = [_unfolded(column) for column in batch.columns]
+        columns = [unfolded(column) for column in batch.columns]
         records += pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
     return records
-
-
-def _measured(column: pa.Array) -> tuple[int, int]:
-    """Bytes of the longest text of a column, and what Python takes for all of it, roughly."""
-    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        longest, size = _measured(column.flatten())
-    elif pa.types.is_struct(column.type):
-        parts = [_measured(part) for part in column.flatten()]
-        longest, size = max((p[0] for p in parts), default=0), sum(p[1] for p in parts)
-    elif pa.types.is_dictionary(column.type) and _holds_texts(column.type.value_type):
-        lengths = pc.take(pc.binary_length(column.dictionary), column.indices)
-        longest, size = pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
-    elif _holds_texts(column.type):
-        lengths = pc.binary_length(column)
-        longest, size = pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
-    else:
-        longest, size = 0, 0
-    return longest, size + _BYTES_A_VALUE * len(column)
-
-
-def _holds_texts(kind: pa.DataType) -> bool:
-    checks = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string)
-    return any(is_kind(kind) for is_kind in checks)
-
-
-def _unfolded(column: pa.Array) -> pa.Array:
-    """A column of its own values, which Python reads faster."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _classes(path: Path, schema: pa.Schema) -> dict[str, Sequence[str]]:

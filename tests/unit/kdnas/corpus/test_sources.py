@@ -178,6 +178,9 @@ def test_parquet(tmp_path: Path) -> None:
         texts(tmp_path / "a.parquet", text_column="body")
     with pytest.raises(CorpusError, match=r"column 'n' holds a int instead of text"):
         texts(tmp_path / "a.parquet", text_column="n")
+    pq.write_table(pa.table({"text": [["a"], ["b"]]}), tmp_path / "lists.parquet")
+    with pytest.raises(CorpusError, match=r"column 'text' holds a list instead of text"):
+        texts(tmp_path / "lists.parquet")
 
 
 def test_damaged_parquet_is_named(tmp_path: Path) -> None:
