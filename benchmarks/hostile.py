@@ -182,7 +182,8 @@ class Ground:
         while not process.has_ended:
             mib = max(mib, peak_mib(itself))
             if time.monotonic() - began > PATIENCE_SECONDS:
-                process.send_signal(signal.SIGKILL)
+                with suppress(ProcessLookupError):  # just now it ended by itself
+                    process.send_signal(signal.SIGKILL)
             time.sleep(0.02)
         seconds = time.monotonic() - began
         finished = process.wait(0)

@@ -212,6 +212,13 @@ class CancelledError(WorkError):
     """Somebody cancelled the work while it went on; it cannot be resumed."""
 
 
+def too_long_a_name(error: OSError) -> str:
+    """Word what a system says of a path with a name that no file can have."""
+    name = str(error.filename)
+    shown = name if len(name) <= 60 else f"{name[:60]}… ({len(name)} characters)"
+    return f"{shown!r} is too long for the name of a file or a folder; give a shorter one"
+
+
 MOST_NAMED = 12
 
 

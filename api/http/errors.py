@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -22,6 +23,7 @@ from kdnas.errors import (
     KdnasError,
     NotFoundError,
     RequestError,
+    too_long_a_name,
 )
 from kdnas.specs.wording import field_errors
 
@@ -78,6 +80,7 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(KdnasError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, http_problem)
+    app.add_exception_handler(OSError, _of_a_path)
 
 
 def _ours(request: Request, error: Exception) -> Response:
@@ -90,6 +93,13 @@ def _ours(request: Request, error: Exception) -> Response:
     listed_in = error.listed_in if isinstance(error, NotFoundError) else None
     lists = f"; GET /api/v1/{listed_in} lists all" if listed_in else ""
     return problem(status, f"{error}{lists}", places)
+
+
+def _of_a_path(request: Request, error: Exception) -> Response:
+    """Answer what the system says of a path that was asked for; all else nobody foresaw."""
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return problem(422, too_long_a_name(error))
+    raise error
 
 
 def http_problem(request: Request, error: Exception) -> Response:

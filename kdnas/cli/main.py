@@ -43,7 +43,13 @@ from kdnas.cli import (
 from kdnas.cli.options.objective_help import ObjectiveCommand
 from kdnas.cli.options.places import with_options
 from kdnas.cli.options.usage import UsageError, usage_sentence
-from kdnas.errors import KdnasError, NotFoundError, PluginError, RequestError
+from kdnas.errors import (
+    KdnasError,
+    NotFoundError,
+    PluginError,
+    RequestError,
+    too_long_a_name,
+)
 
 EXIT_WORK_FAILED, EXIT_WRONG_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -136,6 +142,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_WORK_FAILED)
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            print(f"error: {too_long_a_name(error)}", file=sys.stderr)
+            sys.exit(EXIT_WRONG_REQUEST)
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}:
             raise
         print(

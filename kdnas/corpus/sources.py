@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from kdnas.specs.parts import CorpusSpec
 PYDOCS = "pydocs"
 HUB_PREFIX = "hub:"
 FOLDER_SUFFIXES = TEXT_SUFFIXES | JSONL_SUFFIXES - {".json"} | PARQUET_SUFFIXES
+
+MOST_MATCHES = 100_000
+"""Of a glob: one from the root of a machine has no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,12 @@ def _find(name: str, reach: Reach) -> Source:
         fixed = next(i for i, part in enumerate(path.parts) if glob.has_magic(part))
         reach.require(Path(*path.parts[:fixed]))  # before any name in it is told
         # Path.glob takes no absolute patterns.
-        matches = glob.iglob(str(path), recursive=True)  # noqa: PTH207
+        every = glob.iglob(str(path), recursive=True)  # noqa: PTH207
+        matches = list(itertools.islice(every, MOST_MATCHES + 1))
+        if len(matches) > MOST_MATCHES:
+            raise CorpusError(
+                f"more than {MOST_MATCHES} files match the glob {name!r}; name their folder"
+            )
         found = sorted(Path(match) for match in matches if Path(match).is_file())
         for file in found:
             reach.require(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -146,6 +147,24 @@ def test_errors_and_their_statuses(client: TestClient, error: Exception, status:
 
     answer = client.get("/fail")
     assert (answer.status_code, answer.json()["detail"]) == (status, "x")
+
+
+def test_a_path_that_no_file_can_have_is_a_wrong_request(client: TestClient) -> None:
+    body = {"model": "x" * 300, "suite": "glue", "tasks": ["RTE"], "data_dir": "y" * 300}
+    answer = client.post("/api/v1/evaluations", json=body)
+    assert answer.status_code == 422
+    assert isinstance(client.app, FastAPI)
+
+    @client.app.get("/fail")
+    def fail() -> None:
+        Path("x" * 300).stat()
+
+    answer = client.get("/fail")
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == (
+        f"'{'x' * 60}… (300 characters)' is too long for the name of a file or a folder; give a "
+        "shorter one"
+    )
 
 
 def test_the_document_tells_of_problems(client: TestClient) -> None:

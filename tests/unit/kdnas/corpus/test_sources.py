@@ -183,6 +183,18 @@ def test_parquet(tmp_path: Path) -> None:
         texts(tmp_path / "lists.parquet")
 
 
+def test_a_glob_that_matches_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdnas.corpus.sources.MOST_MATCHES", 2)
+    for name in ("a.txt", "b.txt"):
+        file(tmp_path / name, name)
+    assert texts(tmp_path / "*.txt") == ["a.txt", "b.txt"]
+    file(tmp_path / "c.txt", "c")
+    with pytest.raises(CorpusError, match=r"more than 2 files match the glob .* name their folder"):
+        texts(tmp_path / "*.txt")
+
+
 def test_damaged_parquet_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"a\.parquet cannot be read as Parquet"):
         texts(file(tmp_path / "a.parquet", b"not parquet at all"))
