@@ -154,8 +154,13 @@ def _on_the_hub(name: str, reach: Reach) -> Source:
     """Take a data set of the hub; a folder of its name would be loaded in its stead.
 
     Raises:
-        CorpusError: there is one, and not everything may be read.
+        CorpusError: there is one, and not everything may be read; or it is a way to a folder.
     """
+    if ".." in Path(name).parts:
+        raise CorpusError(
+            f"corpus source '{HUB_PREFIX}{name}' is no data set of the hub; write "
+            f"{HUB_PREFIX}owner/name, or a folder without {HUB_PREFIX}"
+        )
     if reach.limited and Path(name).exists():
         raise CorpusError(
             f"corpus source '{HUB_PREFIX}{name}' is a folder where the service runs, not a data "

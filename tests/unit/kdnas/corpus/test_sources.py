@@ -276,6 +276,11 @@ def test_hub_code_reads_a_local_data_set(tmp_path: Path) -> None:
         texts(source, split="nope")
 
 
+def test_a_way_to_a_folder_is_no_data_set_of_the_hub() -> None:
+    with pytest.raises(CorpusError, match=r"'hub:\.\./\.\.' is no data set of the hub"):
+        texts("hub:../..")
+
+
 def test_unreachable_hub_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*_: object, **__: object) -> None:
         raise ConnectionError("Couldn't reach 'owner/name' on the Hub\nlong story")
