@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kdnas.errors import TeacherError
+from kdnas.specs.wording import shown
 
 if TYPE_CHECKING:
     from kdnas.models.families import Family
@@ -75,7 +76,7 @@ class ConfigFile:
         if number is None and not least:
             return 0
         if isinstance(number, bool) or not isinstance(number, int) or number < least:
-            raise self.refusal(key, "must be a whole number")
+            raise self.refusal(key, f"must be a whole number of at least {least}")
         if number > MOST[name]:
             raise self.refusal(key, f"must not be above {MOST[name]}")
         return number
@@ -105,11 +106,9 @@ class ConfigFile:
             key: of it.
             must: what it must be, in words.
         """
-        shown = repr(self.value(key))
-        shown = shown if len(shown) <= 60 else f"{shown[:60]} …"
         return TeacherError(
-            f"{key} in the config.json of model {self.ref!r} {must}, not {shown}; save the model "
-            "again with save_pretrained"
+            f"{key} in the config.json of model {self.ref!r} {must}, not {shown(self.value(key))}; "
+            "save the model again with save_pretrained"
         )
 
     def check(self) -> None:

@@ -162,7 +162,10 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
         r"'t5' are not supported; these are: BERT \(bert\)",
     ),
     (lambda f: edit_config(f, model_type=None), "no readable config.json with a model_type"),
-    (lambda f: edit_config(f, hidden_size=None), "hidden_size .* whole number, not None"),
+    (
+        lambda f: edit_config(f, hidden_size=None),
+        "hidden_size .* whole number of at least 1, not null",
+    ),
     (lambda f: edit_config(f, num_hidden_layers="two"), "num_hidden_layers .* not 'two'"),
     (lambda f: edit_config(f, is_decoder=True), "is a decoder; give an encoder"),
     (lambda f: (f / "config.json").write_text("{"), "no readable config.json"),
