@@ -20,7 +20,7 @@ Section = Literal["search", "sweep", "distillation", "pipeline"]
 
 MOST_BYTES = 1 << 20
 """Of a file with a request, as of a body that the service takes."""
-MOST_ENTRIES = 100_000
+MOST_ENTRIES = 1_000_000
 """Of a request, lists and mappings within it counted with all that is in them."""
 
 
@@ -91,8 +91,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
         return {}
     if _unfolds_too_far(data):
         raise SpecError(
-            f"{path} unfolds to more than {MOST_ENTRIES} entries by its aliases, which no request "
-            "has; write them out"
+            f"{path} has more than {MOST_ENTRIES} entries, those behind its aliases with them, "
+            "which no request has; check the file"
         )
     if not isinstance(data, dict):
         raise SpecError(f"{path} must hold `key: value` lines, not a {type(data).__name__}")

@@ -208,8 +208,8 @@ ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (b"text", "not a str"),
         (b"\xff\xfe\x00", "not UTF-8"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"a: &a [*a]", "unfolds to more than 100000 entries by its aliases"),
-        (ALIASES.encode(), "unfolds to more than 100000 entries by its aliases"),
+        (b"a: &a [*a]", "more than 1000000 entries, those behind its aliases"),
+        (ALIASES.encode(), "more than 1000000 entries, those behind its aliases"),
         (b"#" * (1 << 20) + b"\na: 1", "larger than 1 MiB"),
     ],
 )
