@@ -138,7 +138,8 @@ class Ground:
                 yield self._run(kind, SOUND, (str(by_file[kind].command), "--config", config))
         for number, spec in enumerate(specs):
             work = by_file.get(spec.kind)
-            if work is not None and isinstance(work.command, str):
+            is_empty = not spec.place and spec.value in {"", "null"}  # to a command, all defaults
+            if work is not None and isinstance(work.command, str) and not is_empty:
                 body = spec.body(self._sound_request(spec.kind))
                 config = self._config(spec.kind, f"spec-{number}", body)
                 yield self._run(spec.kind, spec.name, (work.command, "--config", config))

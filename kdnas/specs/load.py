@@ -66,6 +66,22 @@ def load_preset(name: str, section: Section, objective: str | None = None) -> di
     return merge(part, own.get(source, {}), options)
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML without any code, and without two entries of one name, of which one would be lost."""
+
+    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+        """Read a mapping as it is written; raises an error of YAML's if a key comes twice."""
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise yaml.composer.ComposerError(
+                    None, None, f"the key {key.value!r} comes twice; leave one out", key.start_mark
+                )
+            seen.add(key.value)
+        return node
+
+
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML mapping from a file.
 
@@ -77,7 +93,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
             text = file.read(MOST_BYTES + 1)
         if len(text) > MOST_BYTES:
             raise SpecError(f"{path} is larger than 1 MiB, which no request is; check the path")
-        data = yaml.safe_load(text.decode("utf-8"))
+        data = yaml.load(text.decode("utf-8"), _Loader)
     except OSError as error:
         raise SpecError(f"cannot read {path}: {error.strerror}; check the path") from None
     except RecursionError:

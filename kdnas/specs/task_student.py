@@ -37,15 +37,14 @@ class LayersOfTeacher:
         Raises:
             SpecError: the teacher does not have them.
         """
-        wanted = self.layers or tuple(range(1, self.count + 1))
-        if wanted[-1] > num_layers:
-            named = self.count if self.layers is None else wanted[-1]
+        named = self.count if self.layers is None else self.layers[-1]
+        if named > num_layers:
             what = f"{named} layers" if self.layers is None else f"layer {named}"
             raise SpecError(
                 f"student {self} asks for {what} of teacher {teacher!r}, which has {num_layers}; "
                 f"give at most {num_layers}"
             )
-        return wanted
+        return self.layers or tuple(range(1, self.count + 1))
 
     def __str__(self) -> str:
         if self.layers is None:

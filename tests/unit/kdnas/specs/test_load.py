@@ -207,6 +207,7 @@ ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (b"- 1\n", "must hold `key: value` lines, not a list"),
         (b"text", "not a str"),
         (b"\xff\xfe\x00", "not UTF-8"),
+        (b"seed: 1\nproxy: {steps: 3, steps: 4}\n", "the key 'steps' comes twice; leave one out"),
         (b"[" * 100_000, "nested too deeply"),
         (b"a: &a [*a]", "more than 1000000 entries, those behind its aliases"),
         (ALIASES.encode(), "more than 1000000 entries, those behind its aliases"),
@@ -236,5 +237,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "kdnas.yaml"
     path.write_text("teacher: ./bert\nproxy: {steps: 3}\n")
     assert load_yaml(path) == {"teacher": "./bert", "proxy": {"steps": 3}}
+    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n")
+    assert load_yaml(path) == {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}}
     path.write_text("# nothing\n")
     assert load_yaml(path) == {}
