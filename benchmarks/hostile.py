@@ -204,7 +204,7 @@ class Ground:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        service = self.program.fork("serve", "--port", str(port), KDNAS_MAX_RUNNING="0")
+        service = self.program.fork("serve", "--port", str(port), "--no-coordinator")
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
                 while True:

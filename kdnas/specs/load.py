@@ -69,7 +69,7 @@ def load_preset(name: str, section: Section, objective: str | None = None) -> di
 class _Loader(yaml.SafeLoader):
     """YAML without any code, and without two entries of one name, of which one would be lost."""
 
-    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Read a mapping as it is written; raises an error of YAML's if a key comes twice."""
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         seen: set[str] = set()
