@@ -17,7 +17,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from kdnas.errors import FieldError, SpecError
-from kdnas.specs.wording import field_errors, shown
+from kdnas.specs.wording import MOST_PLACES, field_errors, shown
 
 
 class Spec(BaseModel):
@@ -67,7 +67,8 @@ class Spec(BaseModel):
                 if len(sentences) == 1
                 else "".join(f"\n  - {sentence}" for sentence in sentences)
             )
-            count = "" if len(sentences) == 1 else f"{len(sentences)} problems:"
+            least = "at least " if len(sentences) == MOST_PLACES else ""
+            count = "" if len(sentences) == 1 else f"{least}{len(sentences)} problems:"
             begin = f"{where}: " if where else ""
             raise SpecError(f"{begin}{count}{listed}", fields=problems) from None
 

@@ -34,6 +34,8 @@ PATTERNS: Final[Mapping[str, str]] = {
 }
 """Pattern of a text → what it lets through."""
 
+MOST_PLACES: Final = 100
+"""Of a request, of which it is told what is wrong: a list may be wrong in each of its entries."""
 MOST_NAMED: Final = 6
 """Keys of an object that are named where something else stands in its place."""
 
@@ -56,10 +58,12 @@ def field_errors(
         place = reader.place(item["loc"], data, new=item["type"] == "extra_forbidden")
         if parameters:
             place = replace(place, names=place.names[:1])
+        if place.path not in places and len(places) == MOST_PLACES:
+            break
         places.setdefault(place.path, []).append((place, item))
     entry = "parameter" if parameters else "key"
     # A union whose alternatives reach further in, or a list that lacks what is wrong within it.
-    outer = {path for path in places if any(_is_within(other, path) for other in places)}
+    outer = {around for path in places for around in _around(path)}
     return [
         reader.worded(*max(items, key=lambda one: _tells_most(one[1])), entry)
         for path, items in places.items()
@@ -294,8 +298,11 @@ def _is_reading(part: str) -> bool:
     return "[" in part or part in {"int", "float", "str", "bool"} or part.startswith("constrained-")
 
 
-def _is_within(path: str, outer: str) -> bool:
-    return path != outer and (outer == "" or path.startswith(f"{outer}."))
+def _around(path: str) -> Iterator[str]:
+    """Paths of all that a place lies in."""
+    while path:
+        path = path.rpartition(".")[0]
+        yield path
 
 
 def _tells_most(item: Mapping[str, Any]) -> int:

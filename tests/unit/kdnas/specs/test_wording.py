@@ -105,3 +105,12 @@ def test_readings_and_tags_of_unions_are_no_part_of_a_path(
 )
 def test_values_are_shown_as_in_json_and_short(value: object, words: str) -> None:
     assert shown(value) == words
+
+
+def test_of_very_many_problems_the_first_are_told() -> None:
+    """In time that grows with their number, not with its square."""
+    with pytest.raises(SpecError) as caught:
+        TaskDistillationSpec.read({"task": "RTE", "grid": {"betas": ["x"] * 30_000}}, "mine")
+    assert len(caught.value.fields) == 100
+    assert str(caught.value).startswith("mine: at least 100 problems:\n  - grid.betas.0: give a ")
+    assert caught.value.fields[-1].field == "grid.betas.99"
