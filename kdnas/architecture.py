@@ -59,9 +59,10 @@ class Architecture:
             ArchitectureError: the text has not five parts, or a part is no whole number.
         """
         parts = [part.strip() for part in text.strip().strip("[]()").split(",")]
+        shown = repr(text if len(text) <= 60 else f"{text[:60]}…")
         if len(parts) != 5:
             raise ArchitectureError(
-                f"architecture {text!r} has {len(parts)} parts instead of 5; "
+                f"architecture {shown} has {len(parts)} parts instead of 5; "
                 "write layers,heads,hidden,intermediate,activation, such as 4,12,576,768,gelu"
             )
         numbers: list[int] = []
@@ -70,8 +71,8 @@ class Architecture:
         ):
             if not (part.isascii() and part.isdigit() and len(part) < 10):
                 raise ArchitectureError(
-                    f"{name} in architecture {text!r} must be a whole number of at most "
-                    f"9 digits, not {part!r}"
+                    f"{name} in architecture {shown} must be a whole number of at most "
+                    f"9 digits, not {part[:20]!r}"
                 )
             numbers.append(int(part))
         layers, heads, hidden, intermediate = numbers

@@ -23,6 +23,7 @@ from kdnas.specs.ranges import (
     TokensOfSample,
     Weight,
 )
+from kdnas.specs.wording import shown
 
 MethodName = Literal[
     "none",
@@ -67,7 +68,7 @@ class TaskGridSpec(Spec):
     @classmethod
     def _distinct(cls, value: tuple[float, ...]) -> tuple[float, ...]:
         if len(set(value)) < len(value):
-            raise ValueError(f"values of a grid must differ, not {list(value)}")
+            raise ValueError(f"values of a grid must differ, not {shown(list(value))}")
         return value
 
     @model_validator(mode="after")
@@ -195,7 +196,7 @@ class TaskDistillationSpec(Spec):
     @classmethod
     def _distinct(cls, value: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
         if value is not None and len(set(value)) < len(value):
-            raise ValueError(f"give each once, not {list(value)}")
+            raise ValueError(f"give each once, not {shown(list(value))}")
         return value
 
     @model_validator(mode="after")
