@@ -51,6 +51,8 @@ Outcome = Any
 
 LONGEST_SECONDS = 300.0
 STOPPED_SECONDS = 3.0
+DIED = "its process died 3 times without any progress"
+"""Why the service gives a job up, until somebody resumes it."""
 LEFT_SECONDS = 15.0
 """A process that outlives its job's by this counts as left behind."""
 SHARE_STOPPED = 0.2
@@ -543,6 +545,9 @@ class Service:
             AssertionError: it came to something else.
         """
         job = self.status(job_id)
+        if job["status"] == "failed" and DIED in job["error"]:
+            self.resume(job_id)  # as it says itself: three kills at one place are one too many
+            return False
         assert job["status"] in {"queued", "running", "succeeded"}, (
             f"{job['status']}: {job['error']}"
         )
