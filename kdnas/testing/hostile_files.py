@@ -521,7 +521,7 @@ TASKS: Final = [
         _NER,
     ),
     HostileFile(
-        "task", "a sentence of two million words", "train.conll", repeated(b"a O\n", 2 * _MIB), _NER
+        "task", "a sentence of a million words", "train.conll", repeated(b"a O\n", _MIB), _NER
     ),
     HostileFile(
         "task", "a column file of bytes", "train.conll", text(bytes(range(256)) * 100), _NER
