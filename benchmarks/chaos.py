@@ -67,7 +67,7 @@ def run(results: JsonLines, database: str, kills: int, minutes: float, seed: int
         kinds = victims(ground)
         while time.monotonic() < until:
             so_far = Counter()
-            for row in results.having(database=database):
+            for row in (r for r in results.having(database=database) if "mended" not in r):
                 so_far[row["process"]] += row["kills"]
             kind = min(kinds, key=lambda name: so_far[name])
             if so_far[kind] * len(kinds) >= kills and so_far.total() >= kills:
@@ -129,6 +129,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         "again; *left* are processes that outlived their job. `benchmarks/chaos.py` made this.",
         "",
     ]
+    mended = [row for row in rows if "mended" in row]  # what was done about it since
+    rows = [row for row in rows if "mended" not in row]
     for database in sorted({row["database"] for row in rows}):
         of_it = [row for row in rows if row["database"] == database]
         lines += [
@@ -147,6 +149,14 @@ def page(rows: list[dict[str, Any]]) -> str:
     lines += ["What was amiss:", ""] if amiss else ["Nothing was amiss.", ""]
     lines += [
         f"- {row['database']}, {row['process']}, {row['work']}: {text}" for row, text in amiss
+    ]
+    if mended:
+        gap = [""] if amiss else []
+        lines += [*gap, "Found on the way, mended, and tried again since:", ""]
+    lines += [
+        f"- {row['database']}, {row['process']}, {row['work']}: {'; '.join(row['amiss'])}. "
+        f"{row['mended']}"
+        for row in mended
     ]
     return "\n".join(lines) + "\n"
 

@@ -10,6 +10,7 @@ from api.http.schemas import TEXT, Shape, Text, sort_pattern
 from api.jobs.schemas import JobDetail, JobShape, KindQuery
 from kdnas.db.lists.evaluation_pages import LISTING
 from kdnas.db.lists.job_pages import SORTS
+from kdnas.specs.ranges import Seed
 
 MOST_COMPARED = 10
 
@@ -61,7 +62,7 @@ class PredictionsQuery(ClassesQuery):
     """Which predictions are wanted."""
 
     task: Text = Field(min_length=1)
-    seed: int = Field(0, ge=0, le=2**32 - 1)
+    seed: Seed = 0
 
 
 class EvaluationShape(JobShape):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from api.http.schemas import ListQuery, Shape, Text, sort_pattern
 from kdnas.db.lists.job_pages import SORTS
 from kdnas.db.queue.transitions import Action
 from kdnas.db.records import OwnerKind
 from kdnas.records import SearchStatus
+from kdnas.specs.base import Spec
 from kdnas.specs.naming import Name
 
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"
@@ -102,10 +103,8 @@ class JobQuery(KindQuery):
     roots: bool = Field(True, description="Only what nobody asked for but a user.")
 
 
-class JobChange(BaseModel):
+class JobChange(Spec):
     """What is to be changed of a job; at least one of them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     action: Action | None = None
     name: Name | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -11,6 +11,7 @@ from api.http.schemas import ListQuery, Shape, Text, sort_pattern
 from api.jobs.schemas import JobDetail, JobShape, KindQuery
 from kdnas.db.lists.job_pages import SORTS
 from kdnas.db.lists.task_distillation_pages import LISTING
+from kdnas.specs.ranges import Seed
 from kdnas.specs.task_distillation import MethodName
 
 
@@ -99,7 +100,7 @@ class RunsQuery(ListQuery):
     """Which runs are wanted."""
 
     method: list[MethodName] = Field([], max_length=20)
-    seed: list[Annotated[int, Field(ge=0)]] = Field([], max_length=1000)
+    seed: list[Seed] = Field([], max_length=1000)
 
 
 class EpochShape(Shape):

@@ -32,5 +32,12 @@ def test_what_was_amiss_is_counted_and_told(chaos: ModuleType) -> None:
     assert "- sqlite, runner, search: came to 1, and undisturbed to 2" in text
 
 
+def test_what_was_mended_is_told_and_not_counted(chaos: ModuleType) -> None:
+    text = chaos.page([row("runner", 2), {**row("runner", 3, "it hangs"), "mended": "No more."}])
+    assert "| **all** | 1 | 2 | 0 | 0 | 0 | 0 |" in text
+    assert "Nothing was amiss.\n\nFound on the way, mended, and tried again since:" in text
+    assert "- sqlite, runner, search: it hangs. No more." in text
+
+
 def test_where_nothing_is_amiss_it_says_so(chaos: ModuleType) -> None:
     assert "Nothing was amiss." in chaos.page([row("service", 1)])

@@ -346,7 +346,8 @@ def test_one_is_paused_resumed_and_cancelled(client: TestClient, ids: Ids, path:
         ({"labels": ["with space"]}, "labels.0"),
         ({"labels": ["x"] * 21}, "labels"),
         ({"note": "x" * 2001}, "note"),
-        ({"note": "\0"}, "note"),
+        ({"note": "\0"}, "holds a NUL"),
+        ({"priority": True}, "priority: give a whole number from -"),
         ({"status": "succeeded"}, "status"),
     ],
 )

@@ -97,6 +97,7 @@ def test_they_are_asked_for_listed_and_read(
     some = client.get(f"{PATH}/all/runs?method=none&seed=1").json()["items"]
     assert [(run["method"], run["seed"]) for run in some] == [("none", 1)]
     assert client.get(f"{PATH}/all/runs?method=nothing").status_code == 422
+    assert client.get(f"{PATH}/all/runs?seed={2**63}").status_code == 422  # no database takes it
     assert client.get(f"{PATH}/nobody/runs").status_code == 404
     assert client.get(f"{PATH}/nobody/report").status_code == 404
 
