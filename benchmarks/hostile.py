@@ -301,7 +301,7 @@ def page(outcomes: list[Outcome]) -> str:
         )
     lines += ["", "What was amiss:" if any(why for _, why in amiss) else "Nothing was amiss.", ""]
     lines += [f"- {o.family}, {o.name} ({o.by}): {why}: {o.said}" for o, why in amiss if why]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 if __name__ == "__main__":
