@@ -57,4 +57,4 @@ def test_a_head_of_the_teachers_own_is_not_fitted_again(lab: TinyLab) -> None:
     asked = {"name": "hs+od", "fit_lm_head": 5}
     assert warnings(with_head, asked, 2e-4) == []
     (text,) = warnings(lab, asked, 2e-4)
-    assert text.endswith("which is used; --fit-lm-head counts for nothing")
+    assert text.endswith("which is used; `objective.fit_lm_head` counts for nothing")
