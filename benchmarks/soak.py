@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import os
 import platform
 import time
 from collections import Counter
@@ -254,8 +255,8 @@ def _sample(coordinator: psutil.Process, ground: Ground) -> dict[str, Any]:
         "processes_below": len(coordinator.children(recursive=True)),
         "jobs": jobs,
         "rows": _rows(ground.database),
-        "database_bytes": _bytes(home.glob("kdnas.db*")),
-        "log_bytes": _bytes([home / "serve.log", *home.rglob("logs/*"), *home.rglob("jobs/**/*")]),
+        "database_bytes": sum(map(_bytes, home.glob("kdnas.db*"))),
+        "log_bytes": _bytes(home / "serve.log") + sum(map(_bytes, _logs(home))),
     }
 
 
@@ -272,12 +273,18 @@ def _rows(database: Database) -> dict[str, int]:
         return {name: session.query(table).count() for name, table in Base.metadata.tables.items()}
 
 
-def _bytes(paths: Iterator[Path] | Sequence[Path]) -> int:
-    number = 0
-    for path in paths:
-        with suppress(FileNotFoundError):  # a log that has just been moved to the store
-            number += path.stat().st_size if path.is_file() else 0
-    return number
+def _logs(home: Path) -> Iterator[Path]:
+    """Files of folders of logs and of jobs, some of which go away meanwhile."""
+    for folder, _, names in os.walk(home):
+        if {"logs", "jobs"} & set(Path(folder).relative_to(home).parts):
+            yield from (Path(folder, name) for name in names)
+
+
+def _bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # a log that has just been moved to the store
+        return 0
 
 
 @dataclass(frozen=True)

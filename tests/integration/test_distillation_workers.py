@@ -20,6 +20,7 @@ import torch
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
 from kdnas.errors import BackendError, StoreError
+from kdnas.latency.device_lock import measuring_lock
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 from workers.cluster import cluster
@@ -96,14 +97,21 @@ def assert_same(lab: TinyLab, spec: DistillationSpec, place: Path, other: Path) 
     assert found.held_out == expected.held_out
 
 
-def worker_pids() -> list[int]:
+def worker_pids(driver: int | None = None) -> list[int]:
     """Processes of the group's workers, which Ray names after their class; no other cluster's."""
     found = []
-    for process in psutil.Process().children(recursive=True):
+    for process in psutil.Process(driver).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             if "ray::RayTrainWorker" in " ".join(process.cmdline()):
                 found.append(process.pid)
     return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.fixture(scope="module")
@@ -222,9 +230,19 @@ def test_however_a_run_is_broken_off_it_ends_with_the_same_weights(
     deadline = time.monotonic() + 200
     while not newest() and time.monotonic() < deadline:
         time.sleep(0.02)
-    os.kill(driver.pid, signal.SIGKILL)
-    _, errors = driver.communicate()
-    assert errors == ""
+    # Workers live on for some seconds without their driver, and a quick machine would be through by
+    # then: while somebody measures they stand still at their next turn, and still find themselves
+    # alone.
+    with measuring_lock(200):
+        workers = worker_pids(driver.pid)
+        assert len(workers) == 2
+        os.kill(driver.pid, signal.SIGKILL)
+        _, errors = driver.communicate()
+        assert errors == ""
+        deadline = time.monotonic() + 100
+        while any(map(is_alive, workers)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not any(map(is_alive, workers))
     left = newest()
     assert EVERY <= left < STEPS
 

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from kdnas.allocator import FEW_ARENAS
+
 FAULTS = """
 import resource, sys
 import numpy as np
@@ -22,7 +24,50 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """Page faults of five times 64 MiB after the first."""
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators are left as is")
+ARENAS = """
+import sys, threading
+from kdnas.allocator import share_freed_memory
+
+if sys.argv[1] == "shared":
+    share_freed_memory()
+together = threading.Barrier(8)
+
+
+def work():
+    together.wait()
+    held = [bytes(2**14) for _ in range(2**8)]
+    together.wait()
+
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+arenas = {
+    int(words[0].partition("-")[0], 16) >> 26
+    for words in map(str.split, open("/proc/self/maps"))
+    if words[1].startswith("rw") and len(words) == 5 and int(words[0].split("-")[0], 16) % 2**26 == 0
+}
+print(len(arenas))
+"""
+"""Arenas beside the heap, each of which begins at a multiple of 64 MiB."""
+
+glibc_only = pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="other allocators are left as is"
+)
+
+
+@glibc_only
+def test_threads_share_two_arenas() -> None:
+    shared, as_is = (
+        int(subprocess.check_output([sys.executable, "-c", ARENAS, how], text=True))
+        for how in ("shared", "as is")
+    )
+    assert shared < FEW_ARENAS < as_is
+
+
+@glibc_only
 def test_what_is_freed_is_taken_again_without_a_page_fault() -> None:
     kept, as_is = (
         int(subprocess.check_output([sys.executable, "-c", FAULTS, how], text=True))
