@@ -44,12 +44,12 @@ for one in threads:
     one.start()
 for one in threads:
     one.join()
-arenas = {
-    int(words[0].partition("-")[0], 16) >> 26
-    for words in map(str.split, open("/proc/self/maps"))
-    if words[1].startswith("rw") and len(words) == 5 and int(words[0].split("-")[0], 16) % 2**26 == 0
-}
-print(len(arenas))
+found = 0
+for line in open("/proc/self/maps"):
+    place, mode, *_, inode = line.split()[:5]
+    written_anonymous = mode.startswith("rw") and inode == "0"
+    found += written_anonymous and int(place.partition("-")[0], 16) % 2**26 == 0
+print(found)
 """
 """Arenas beside the heap, each of which begins at a multiple of 64 MiB."""
 
