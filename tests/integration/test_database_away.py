@@ -14,7 +14,9 @@ import pytest
 
 from kdnas.db.engine import Database, parse_url
 from kdnas.db.migrate import upgrade
+from kdnas.db.models import Job
 from kdnas.db.repository import jobs
+from kdnas.testing.chaos import LONGEST_SECONDS, Ground
 from kdnas.testing.commands import Program
 from kdnas.testing.forked import Finished
 from kdnas.testing.postgres import OwnServer, own_server
@@ -89,6 +91,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         made = Place(program, server)
         done = program.run(*SEARCH, "--name", "undisturbed", **made.environment)
         assert done.code == 0, done.err
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ground(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    folder = tmp_path_factory.mktemp("all kinds")
+    with Ground(folder, place.server.url, seed=0, server=place.server) as made:
         yield made
 
 
@@ -170,6 +179,32 @@ def test_a_distillation_trains_on_meanwhile_and_its_curve_is_whole(place: Place)
     apart = {later - earlier for earlier, later in pairwise(found[1:])}
     assert len(apart) <= 2, found  # no hole: points are equally far from each other
     assert found[-1] == 1500
+
+
+@pytest.mark.parametrize("kind", ["sweep", "task_distillation", "evaluation", "pipeline"])
+def test_every_other_command_goes_on_as_well(place: Place, ground: Ground, kind: str) -> None:
+    (work,) = [work for work in ground.works if work.label == kind]
+    expected, _ = ground.expected(work, True)
+    name = ground.new_name(work)
+
+    def is_at_work() -> bool:
+        with ground.database.read() as session:
+            newest = session.query(Job.status).filter(Job.kind == kind, Job.status == "running")
+            return newest.first() is not None
+
+    process = ground.program.fork(*ground.command(work, name), **ground.environment)
+    place.wait_for(lambda: process.has_ended or is_at_work())
+    assert not process.has_ended
+    place.server.stop()
+    time.sleep(4)
+    assert not process.has_ended
+    place.server.start()
+    ended = process.wait(LONGEST_SECONDS)
+    assert ended.code == 0, ended.err
+    check_said(ended)
+    job_id = ground.find(work, name)
+    assert job_id is not None
+    assert ground.outcome(work, job_id) == expected
 
 
 def test_a_job_of_the_service_goes_on_in_the_same_process(place: Place) -> None:
