@@ -154,7 +154,13 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
         url: from :func:`parse_url`.
         foreign_keys: False for migrations, which rebuild tables on SQLite.
     """
-    pool = {"pool_size": MOST_CONNECTIONS, "max_overflow": 0}
+    # The connection that was used last is used next: each keeps pages and prepared statements of
+    # its own, so that few of them grow large, and have what is wanted.
+    pool: dict[str, Any] = {
+        "pool_size": MOST_CONNECTIONS,
+        "max_overflow": 0,
+        "pool_use_lifo": True,
+    }
     if url.get_backend_name() == "postgresql":
         query = {"connect_timeout": str(CONNECT_TIMEOUT_SECONDS), **url.query}
         return create_engine(

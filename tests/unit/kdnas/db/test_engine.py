@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,18 @@ def test_sqlite_is_set_up_as_promised(tmp_path: Path) -> None:
         "foreign_keys": 1,
         "busy_timeout": 30_000,
     }
+
+
+def test_who_comes_alone_has_the_same_connection_again(database: Database) -> None:
+    """Whoever else once came: connections that are not needed stay as small as they are."""
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(database.read()).connection()
+    used = set()
+    for _ in range(6):
+        with database.read() as session:
+            used.add(id(session.connection().connection.dbapi_connection))
+    assert len(used) == 1
 
 
 def test_a_reader_cannot_write(database: Database) -> None:
