@@ -34,6 +34,8 @@ MOST_CONNECTIONS = 15
 """Of one process, opened as they are needed and kept: to open one takes as long as ten reads."""
 CACHE_KIB = 512
 """Of a connection to SQLite, a quarter of what it would take: the system caches the file anyway."""
+CACHED_STATEMENTS = 32
+"""Of a connection to SQLite, a quarter of what it would keep: one takes 17 KiB, and 0.1 ms anew."""
 
 ACTOR: Final = "by"
 """Under this key the ``info`` of a session says who asks for what it does."""
@@ -168,7 +170,8 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
             pool_pre_ping=True,
             **pool,
         )
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, **pool)
+    options = {"timeout": BUSY_TIMEOUT_SECONDS, "cached_statements": CACHED_STATEMENTS}
+    engine = create_engine(url, connect_args=options, **pool)
     event.listen(engine, "connect", partial(_set_up_sqlite, url, foreign_keys))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
