@@ -92,6 +92,10 @@ class LeaseColumns:
         return type(self).__name__.lower()
 
 
+LEASE_COLUMNS = tuple(LeaseColumns.__annotations__)
+"""Names of all of them."""
+
+
 def utc_now() -> datetime:
     """The present moment, aware."""
     return datetime.now(UTC)

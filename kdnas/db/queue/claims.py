@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy.orm import Session, load_only
 
-from kdnas.db.base import locked, utc_now
+from kdnas.db.base import LEASE_COLUMNS, locked, utc_now
 from kdnas.db.models import Attempt, Candidate, Event, Job, Search
 from kdnas.db.queue import leases
 from kdnas.db.queue.leases import LeaseOwner
@@ -163,12 +163,13 @@ def claim_next(
 
 def ended(session: Session, kind: str) -> list[str]:
     """Ids of jobs that have succeeded or were cancelled in the last day, and that nobody holds."""
-    query = select(Job).where(
+    return _free(
+        session,
+        Job,
         Job.kind == kind,
         Job.status.in_(["succeeded", "cancelled"]),
         Job.finished_at > utc_now() - timedelta(days=1),
     )
-    return _free(session, query)
 
 
 def left_open(session: Session) -> list[str]:
@@ -179,7 +180,7 @@ def left_open(session: Session) -> list[str]:
         .where(Attempt.finished_at.is_(None))
     )
     at_rest = Search.status.not_in(["queued", "running"])
-    return _free(session, select(Search).where(at_rest, Search.id.in_(open_ones)))
+    return _free(session, Search, at_rest, Search.id.in_(open_ones))
 
 
 def note_death(session: Session, job_id: str, owner: LeaseOwner, reason: str) -> int:
@@ -230,9 +231,11 @@ def _maybe_free(session: Session, resting: Collection[str]) -> list[ColumnElemen
     ]
 
 
-def _free(session: Session, query: Select[Job]) -> list[str]:
-    """Ids of jobs that nobody holds."""
+def _free(session: Session, table: type[Job], *conditions: ColumnElement[bool]) -> list[str]:
+    """Ids of jobs that nobody holds; these are many, so of each only who holds it is read."""
     now = leases.database_time(session)
+    read = [table.id, *(getattr(table, name) for name in LEASE_COLUMNS)]
+    query = select(table).where(*conditions).options(load_only(*read))
     return [row.id for row in session.scalars(query) if leases.live_holder(row, now) is None]
 
 

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from kdnas.db.base import utc_now
 from kdnas.db.engine import Database
@@ -249,6 +251,21 @@ def test_what_has_ended_is_cleaned_up_once_nobody_holds_it(database: Database, k
         jobs.locked_job(session, over[0]).finished_at = utc_now() - timedelta(days=2)
         session.flush()
         assert sorted(ended(session, kind)) == [over[1], held]
+
+
+def test_of_what_has_ended_only_who_holds_it_is_read(database: Database) -> None:
+    """These are all of a day, and looked at twice a minute."""
+    made = make_job(database, "distillation", "succeeded")
+    asked: list[str] = []
+    with database.read() as session:
+
+        @event.listens_for(session.connection(), "before_cursor_execute")
+        def listen(_: Any, __: Any, statement: str, *more: Any) -> None:
+            asked.append(statement)
+
+        assert ended(session, "distillation") == [made]
+    assert any("jobs.lease_token" in one for one in asked)
+    assert not any("jobs.name" in one for one in asked)
 
 
 def turns(database: Database, most_of_a_user: int | None = None) -> list[str]:
