@@ -246,15 +246,16 @@ class Coordinator:
         Twice does no harm.
         """
         forget_old_deliveries(self._database)
-        cleaned: set[str] = set()
+        of_a_day: set[str] = set()
         for kind in kinds().values():
             kind.tidy(self._database, self._settings)
             with self._database.read() as session:
                 ended = claims.ended(session, kind.name)
             for job_id in set(ended) - self._cleaned:
                 kind.clean_up(job_id, self._database, self._settings)
-            cleaned.update(ended)
-        self._cleaned = cleaned  # not those before, which are not looked at any more
+                self._cleaned.add(job_id)
+            of_a_day.update(ended)
+        self._cleaned &= of_a_day  # those before are not looked at any more
 
     def _remove_old_events(self) -> None:
         days = self._settings.keep_events_days
