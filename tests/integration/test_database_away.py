@@ -186,15 +186,16 @@ def test_a_distillation_trains_on_meanwhile_and_its_curve_is_whole(place: Place)
 def test_every_other_command_goes_on_as_well(place: Place, ground: Ground, kind: str) -> None:
     (work,) = [work for work in ground.works if work.label == kind]
     if kind == "evaluation":  # long enough to be met
-        longer = ["1200" if word == "120" else word for word in work.command]
+        longer = list(work.command)
+        longer[longer.index("--max-steps") + 1] = "1200"
         work = replace(work, command=tuple(longer))
     expected, _ = ground.expected(work, True)
     name = ground.new_name(work)
 
     def is_at_work() -> bool:
         with ground.database.read() as session:
-            newest = session.query(Job.status).filter(Job.kind == kind, Job.status == "running")
-            return newest.first() is not None
+            running = session.query(Job.id).filter(Job.kind == kind, Job.status == "running")
+            return running.first() is not None
 
     process = ground.program.fork(*ground.command(work, name), **ground.environment)
     place.wait_for(lambda: process.has_ended or is_at_work())
