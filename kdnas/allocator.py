@@ -10,6 +10,7 @@ _M_TRIM_THRESHOLD: Final = -1  # of glibc's malloc.h
 _M_MMAP_MAX: Final = -4
 _M_ARENA_MAX: Final = -8
 FEW_ARENAS: Final = 2
+"""The heap, and one beside it."""
 
 
 def keep_freed_memory() -> None:
