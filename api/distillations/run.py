@@ -95,8 +95,7 @@ def run_stored_distillation(
         should_stop=should_stop,
         clean_up=KIND.clean_up,
     )
-    with database.read() as session:
-        record = distillations.get_distillation(session, distillation_id)
+    record = database.ask(lambda session: distillations.get_distillation(session, distillation_id))
     if status == "cancelled":
         raise CancelledError(
             f"distillation {record.name!r} was cancelled, so this run has ended and its "
@@ -156,8 +155,7 @@ def _train(
     checkpoints = checkpoints_of(spec, settings, run_id)
     if spec.training.checkpoints is not None and stored.training.checkpoints is None:
         checkpoints.take_over(checkpoints_of(stored, settings, run_id))  # begun without cluster
-    with database.write() as session:
-        jobs.resolve(session, run_id, spec.to_json())
+    database.transact(lambda session: jobs.resolve(session, run_id, spec.to_json()))
     pinned = prepared.pinned
     events = run_folder(settings, run_id) / "tensorboard"
     with RunEvents(events, max(checkpoints.steps(), default=0)) as written:

@@ -101,8 +101,8 @@ def run_evaluation(
     todo = []
     for planned, seed in pairs:
         key = prepared.what_decides(planned, seed)[evaluations.KEY]
-        with database.read() as session:
-            found = evaluations.find_finished(session, key, planned.task.name, seed)
+        find = partial(evaluations.find_finished, key=key, task=planned.task.name, seed=seed)
+        found = database.ask(find)
         if found is None:
             todo.append((planned, seed))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -42,8 +43,7 @@ def put_predictions(
     short = [folder_name(Path(model).name) for model in models]
     for model, name in zip(models, short, strict=True):
         own = [record for record in records if record.model == model]
-        with database.read() as session:
-            found = prediction_files(session, own, settings)
+        found = database.ask(partial(prediction_files, records=own, settings=settings))
         # Folders of several models may end alike.
         place = folder / (name if short.count(name) == 1 else folder_name(model))
         for task, keys in groupby(sorted(found), key=lambda key: key[0]):

@@ -13,7 +13,7 @@ from pathlib import Path
 from api.evaluations.prepare import PreparedEvaluation
 from api.evaluations.stored_report import compared
 from api.inputs.results import task_results
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
 from kdnas.errors import NotFoundError, RequestError
@@ -83,8 +83,9 @@ def build_report(
         for ref in against
     ]
     models = [own, *others]
-    with database.read() as session:
-        tests = compared(session, settings, [(one.name, one.records) for one in models])
+    tests = database.ask(
+        lambda session: compared(session, settings, [(one.name, one.records) for one in models])
+    )
     found, lacking = _figures_of(models, spec.latency, database, on_wait)
     measured = [
         Measured(one.name, task_results(one.records), figures)
@@ -104,12 +105,13 @@ def stored_results(
         TeacherError: the model is not found.
     """
     model = prepare_teacher(ref)
-    with database.read() as session:
-        found = [
+    found = database.ask(
+        lambda session: [
             evaluations.find_finished(session, planned.key(model, seed), planned.task.name, seed)
             for planned in prepared.tasks
             for seed in planned.seeds(prepared.spec.seeds)
         ]
+    )
     kept = [record for record in found if record is not None]
     if not kept:
         names = ", ".join(planned.task.name for planned in prepared.tasks)
@@ -142,10 +144,13 @@ def _figures_of(
     if len(known) == len(models):
         return known, None
     found, lacking = measure_models(timed, wanted, wait_seconds=WAIT_SECONDS, on_wait=on_wait)
-    with database.write() as session:
+
+    def write(session: Session) -> None:
         for one, figures in zip(models, found, strict=True):
             ids = [record.id for record in one.records]
             evaluations.note_in_results(session, ids, FIGURES, figures.to_json())
+
+    database.transact(write)
     return found, lacking
 
 
@@ -165,10 +170,11 @@ def figures_before(prepared: PreparedEvaluation, database: Database) -> ModelFig
     """
     model, wanted = TimedModel(prepared.model, prepared.spec.int8), prepared.spec.latency
     name = prepared.spec.model_name
-    with database.read() as session:
-        rows = evaluations.list_evaluations(
+    rows = database.ask(
+        lambda session: evaluations.list_evaluations(
             session, model=name, statuses=["succeeded"], limit=MOST_ROWS
         )
+    )
     fingerprint = prepared.model.fingerprint
     same = [r for r in rows if r.decides.get("model", {}).get("fingerprint") == fingerprint]
     known = EvaluatedModel(name, model, tuple(same)).known(_conditions([model], wanted))

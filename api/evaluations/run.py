@@ -134,8 +134,8 @@ class Evaluator:
             KdnasError: it failed, and its row says why.
         """
         spec, database = self.prepared.spec, self.database
-        with database.write() as session:
-            record = evaluations.take_evaluation(
+        record = database.transact(
+            lambda session: evaluations.take_evaluation(
                 session,
                 self.prepared.what_decides(planned, seed),
                 model=spec.model_name,
@@ -144,6 +144,7 @@ class Evaluator:
                 seed=seed,
                 distillation_id=self.prepared.distillation_id,
             )
+        )
         if record.status == "succeeded":  # somebody else was quicker
             return FinishedPair(record, TaskResult.from_json(record.metrics), known=True)
         if self.should_stop():
@@ -259,8 +260,7 @@ def run_in(
         NoRoomError: an older one comes to the same figures, and this one is for the service.
     """
     database, settings = context.database, context.settings
-    with database.read() as session:
-        record = evaluations.get_evaluation(session, context.id)
+    record = database.ask(lambda session: evaluations.get_evaluation(session, context.id))
     noted = Noted(database, record.id, on_progress)
 
     def on_task(name: str) -> None:
@@ -274,7 +274,8 @@ def run_in(
     context.check()
     (planned,) = prepared.tasks
     about = prepared.what_decides(planned, record.seed)
-    with database.write() as session:
+
+    def begin(session: Session) -> tuple[bool, bool]:
         if jobs.locked_job(session, record.id).status != "running":
             raise StoppedError  # known figures are looked up when it is resumed
         evaluations.note_prepared(session, record.id, about, prepared.distillation_id)
@@ -283,8 +284,12 @@ def run_in(
         known = evaluations.find_finished(session, about[evaluations.KEY], record.task, record.seed)
         if known is not None:
             evaluations.set_figures(session, record.id, known.metrics)
-            return
-    if twice:
+        return known is not None, twice
+
+    is_known, is_done_elsewhere = database.transact(begin)
+    if is_known:
+        return
+    if is_done_elsewhere:
         raise NoRoomError(
             "another evaluation does the same at present; this one goes on when that has ended"
         )
@@ -309,8 +314,9 @@ def run_in(
     database.transact(
         lambda s: evaluations.note_in_results(s, [record.id], FIGURES, figures.to_json())
     )
-    with database.read() as session:
-        report = stored_report(session, settings, record.model, record.suite, ())
+    report = database.ask(
+        lambda session: stored_report(session, settings, record.model, record.suite, ())
+    )
     problem = add_to_card(prepared, report)
     if problem is not None:
         log.warning(problem, evaluation=record.id)

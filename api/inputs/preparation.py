@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from api.jobs.context import JobContext
 from kdnas.architecture import Architecture
 from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus, build_corpus
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.repository import latencies
 from kdnas.distill.calibration import calibration_problem, training_tokens
 from kdnas.distill.fit_lm_head import fit_lm_head
@@ -360,10 +360,11 @@ def stored_latencies(
 ) -> LatencyTable | None:
     """Read the latency table of a profile for a teacher's students; None if there is none."""
     shape = teacher.shape
-    with database.read() as session:
-        return latencies.load_latency_table(
+    return database.ask(
+        lambda session: latencies.load_latency_table(
             session, profile.fingerprint, family(shape), shape.fingerprint
         )
+    )
 
 
 def ensure_latencies(
@@ -407,13 +408,16 @@ def ensure_latencies(
         if known is not None:
             return known
         table = _measured(database, spec, profile, teacher, space, on_progress)
-        with database.write() as session:
+
+        def store(session: Session) -> LatencyTable:
             # What searches have used stays as it is; another machine may have stored some by now.
             key = (profile.fingerprint, table.family, table.teacher_fingerprint)
             known = None if anew else latencies.load_latency_table(session, *key)
-            table = table if known is None else _joined(known, table)
-            latencies.save_latency_table(session, table)
-    return table
+            whole = table if known is None else _joined(known, table)
+            latencies.save_latency_table(session, whole)
+            return whole
+
+        return database.transact(store)
 
 
 def _measured(
@@ -431,11 +435,13 @@ def _measured(
     key = (family(teacher.shape), teacher.shape.fingerprint)
 
     def store(entries: Sequence[LatencyEntry]) -> None:
-        with database.write() as session:
-            latencies.save_latency_entries(session, profile, *key, entries)
+        database.transact(
+            lambda session: latencies.save_latency_entries(session, profile, *key, entries)
+        )
 
-    with database.read() as session:
-        timed = latencies.load_latency_entries(session, profile.fingerprint, *key)
+    timed = database.ask(
+        lambda session: latencies.load_latency_entries(session, profile.fingerprint, *key)
+    )
     return build_latency_table(
         teacher,
         space,

@@ -58,8 +58,10 @@ def reach_with_students(folders: Iterable[str], database: Database, settings: Se
     reach = settings.reach
     if not reach.limited:
         return reach
-    with database.read() as session:
-        for folder in folders:
-            if distillations.is_output_of_command(session, folder):
-                reach = reach.and_folder(Path(folder))
+
+    def made_here(session: Session) -> list[str]:
+        return [one for one in folders if distillations.is_output_of_command(session, one)]
+
+    for folder in database.ask(made_here):
+        reach = reach.and_folder(Path(folder))
     return reach

@@ -77,9 +77,11 @@ class JobKind:
 
     def clean_up(self, job_id: str, database: Database, settings: Settings) -> None:
         """Remove what a job that is over would have gone on with; may be called again."""
-        with database.read() as session:
+
+        def find(session: Session) -> Callable[[], object]:
             job = session.get(self.table, job_id)
             if job is None:  # whoever has deleted it has removed that
-                return
-            remove = self.leftovers(job, settings)
-        remove()
+                return lambda: None
+            return self.leftovers(job, settings)
+
+        database.ask(find)()

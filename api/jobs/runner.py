@@ -26,7 +26,7 @@ import structlog
 from api.jobs.registry import kinds
 from api.jobs.work import do_job
 from api.logs.service_log import configure_logs
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.migrate import open_database
 from kdnas.db.repository import jobs
 from kdnas.db.repository.events import append_event
@@ -88,8 +88,7 @@ def _do(
     job_id: str, token: str, database: Database, settings: Settings, drain: Callable[[], bool]
 ) -> str:
     known = kinds()  # before a job is read: what packages bring has to be loaded
-    with database.read() as session:
-        kind = known[jobs.get_job(session, job_id).kind]
+    kind = database.ask(lambda session: known[jobs.get_job(session, job_id).kind])
     structlog.contextvars.bind_contextvars(**{kind.name: job_id})
     if kind.run is None:
         raise NotFoundError(f"a {kind.name} has no work of its own; its parts have")
@@ -108,11 +107,14 @@ def _do(
 
 def _tell_of_waiting(job_id: str, database: Database, text: str, reason: str) -> None:
     """Say what a job waits for that goes back to be tried again later; again only if it is new."""
-    with database.write() as session:
+
+    def write(session: Session) -> None:
         if jobs.note_phase(session, job_id, text):
             kind = jobs.get_job(session, job_id).kind
             payload = {"text": f"{text}: {reason}", "share": None}
             append_event(session, f"{kind}_preparing", payload, job_id=job_id)
+
+    database.transact(write)
 
 
 def end_with_parent() -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from api.jobs.context import JobContext, StoppedError, StoppedStatus
 from api.jobs.lease import held_lease, watched
 from kdnas.artefact import DISK_ERRORS
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.models import Job
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.queue.transitions import StopWish, stop_wish
@@ -55,10 +55,13 @@ def do_job(
         ConflictError: another process works on it, or it is over.
         KdnasError: whatever kept it from going on; its status says so.
     """
-    with database.read() as session:
+
+    def refuse_over(session: Session) -> None:
         row = jobs.get_job(session, job_id)
         if row.status in OVER and claim is None:
             raise ConflictError(f"{row.called} {OVER[row.status]}; start a new one")
+
+    database.ask(refuse_over)
     with at_work(
         database, settings, job_id, claim, should_stop, stopped_status, at_once
     ) as context:
@@ -115,8 +118,9 @@ def at_work(
             return database.ask(lambda session: stop_wish(session, job_id))
 
         with watched(ask, None, f"watch-{job_id}") as wish:
-            with database.read() as session:
-                context = JobContext(
+
+            def take_up(session: Session) -> JobContext:
+                return JobContext(
                     jobs.get_job(session, job_id),
                     database,
                     settings,
@@ -127,6 +131,8 @@ def at_work(
                     at_once=at_once,
                     stopped_status=stopped_status,
                 )
+
+            context = database.ask(take_up)
             try:
                 yield context
             except (ConflictError, DatabaseError, StoppedError):
@@ -151,9 +157,11 @@ def _of_a_disk(error: OSError, settings: Settings) -> StoreError:
 
 
 def _set_running(database: Database, job_id: str) -> None:
-    with database.write(by="cli") as session:
+    def write(session: Session) -> None:
         row = jobs.locked_job(session, job_id)
         if row.status in OVER:
             raise ConflictError(f"{row.called} {OVER[row.status]} by now; start a new one")
         if row.status != "running":
             jobs.change_status(session, row, "running")
+
+    database.transact(write, by="cli")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from api.inputs.preparation import build_space, check_length, ensure_latencies
 from api.jobs.context import JobContext
+from kdnas.db.engine import Session
 from kdnas.db.repository import jobs, latencies
 from kdnas.models.teacher import prepare_teacher
 from kdnas.specs.objectives import DEFAULT
@@ -37,8 +38,11 @@ def run_in(context: JobContext) -> None:
         database, spec, teacher, space, tell, lambda text: tell(0.0, text), context.check
     )
     key = (table.profile.fingerprint, table.family, table.teacher_fingerprint)
-    with database.write() as session:
+
+    def write(session: Session) -> None:
         stored = latencies.find_profile(session, *key)
         assert stored is not None  # just written, or found
         if jobs.locked_job(session, context.id).status == "running":
             latencies.set_built(session, context.id, stored.id)
+
+    database.transact(write)

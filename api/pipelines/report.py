@@ -102,8 +102,7 @@ def build_pipeline_report(
     Raises:
         NotFoundError: there is no such pipeline.
     """
-    with database.read() as session:
-        stored = _read(session, settings, pipeline_id)
+    stored = database.ask(lambda session: _read(session, settings, pipeline_id))
     record, facts = stored.record, stored.facts
     suite, seeds = stored.spec.evaluation.suite, stored.spec.evaluation.seeds
     also = [one.scored for one in stored.taught]

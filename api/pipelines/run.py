@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from api.jobs.lease import held_lease
@@ -41,8 +42,7 @@ def run_stored_pipeline(
     Raises:
         ConflictError: it is over, it is the service's, or another process works on it or a part.
     """
-    with database.read() as session:
-        record = pipelines.get_pipeline(session, pipeline_id)
+    record = database.ask(lambda session: pipelines.get_pipeline(session, pipeline_id))
     if record.status in OVER:
         raise ConflictError(f"pipeline {record.name!r} {OVER[record.status]}; start a new one")
     if record.owner_kind == "service":
@@ -55,8 +55,7 @@ def run_stored_pipeline(
             _go_on(database, pipeline_id, doers, on_failed, should_stop)
         finally:
             _rest(database, pipeline_id)
-    with database.read() as session:
-        return pipelines.get_pipeline(session, pipeline_id)
+    return database.ask(lambda session: pipelines.get_pipeline(session, pipeline_id))
 
 
 def _go_on(
@@ -77,8 +76,7 @@ def _go_on(
             except (ConflictError, DatabaseError):
                 raise
             except Exception as error:
-                with database.read() as session:
-                    status = jobs.status_of(session, part.id)
+                status = database.ask(partial(jobs.status_of, job_id=part.id))
                 if status not in {"failed", "cancelled"}:
                     raise
                 on_failed(error)
@@ -87,10 +85,9 @@ def _go_on(
 def _open_parts(database: Database, record: PipelineRecord) -> list[tuple[str, Any]]:
     """Return what is to be done, each with its kind: search, students, scores, second steps."""
     parts: list[tuple[str, Any]] = []
-    with database.read() as session:
-        members = pipelines.list_members(session, record.id)
-        if record.search_id is not None:
-            parts.append(("search", searches.get_search(session, record.search_id)))
+    if (search_id := record.search_id) is not None:
+        parts.append(("search", database.ask(lambda s: searches.get_search(s, search_id))))
+    members = database.ask(lambda session: pipelines.list_members(session, record.id))
     parts += [("distillation", m.distillation) for m in members if m.distillation is not None]
     parts += [("evaluation", evaluation) for m in members for evaluation in m.evaluations]
     parts += [("task_distillation", one) for m in members for one in m.task_distillations]
@@ -99,7 +96,8 @@ def _open_parts(database: Database, record: PipelineRecord) -> list[tuple[str, A
 
 def _take_up(database: Database, pipeline_id: str) -> None:
     """Set a pipeline running, and queue again what was paused or has failed."""
-    with database.write(by="cli") as session:
+
+    def write(session: Session) -> None:
         row = jobs.locked_job(session, pipeline_id)
         for part in jobs.locked_children(session, pipeline_id):
             if part.status in {"paused", "failed"}:
@@ -107,6 +105,8 @@ def _take_up(database: Database, pipeline_id: str) -> None:
                 part.try_again(session)
         if row.status != "running":
             jobs.change_status(session, row, "running")
+
+    database.transact(write, by="cli")
 
 
 def _rest(database: Database, pipeline_id: str) -> None:

@@ -54,9 +54,12 @@ def search_summary(search_id: str, database: Database) -> dict[str, Any]:
     Raises:
         NotFoundError: no such search.
     """
-    with database.read() as session:
+
+    def read(session: Session) -> dict[str, Any]:
         record = searches.get_search(session, search_id)
         return summarise(record, candidates.list_episodes(session, record.id))
+
+    return database.ask(read)
 
 
 def _with_figures(session: Session, rows: list[Row]) -> list[Row]:

@@ -149,8 +149,9 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
         teacher=teacher_architecture(prepared.pinned.teacher.shape),
         starts=_by_index(prepared.space, starts),
     )
-    with context.database.read() as session:
-        finished = jobs.get_job(session, context.id).progress_mark(session)
+    finished = context.database.ask(
+        lambda session: jobs.get_job(session, context.id).progress_mark(session)
+    )
     size = spec.controller
     context.end_preparation("starting workers")
     progress = SearchProgress(context, size.episodes, size.candidates, finished)
@@ -177,11 +178,12 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
 
 def _starts(database: Database, search_id: str, prepared: PreparedSearch) -> dict[str, float]:
     """Losses with which states start: those of when the search began, or what sweeps have read."""
-    with database.read() as session:
+
+    def find(session: Session) -> dict[str, float]:
         before = searches.search_facts(session, search_id)
-        if before is not None:
-            return dict(before.starts)
-        return swept_starts(session, prepared)
+        return swept_starts(session, prepared) if before is None else dict(before.starts)
+
+    return database.ask(find)
 
 
 def swept_starts(session: Session, prepared: PreparedSearch) -> dict[str, float]:
@@ -219,8 +221,7 @@ def _prepare_stored(
     for text in prepared.warnings:
         watchers.warning(text)
     context.check()
-    with database.write() as session:
-        jobs.resolve(session, context.id, prepared.spec.to_json())
+    database.transact(lambda session: jobs.resolve(session, context.id, prepared.spec.to_json()))
     starts = _starts(database, context.id, prepared)
     require_starts(prepared, starts)
     table = ensure_latencies(
@@ -232,8 +233,11 @@ def _prepare_stored(
         watchers.waiting,
         context.check,
     )
-    with database.write() as session:
-        searches.set_search_facts(session, context.id, _facts(prepared, table, starts))
+    database.transact(
+        lambda session: searches.set_search_facts(
+            session, context.id, _facts(prepared, table, starts)
+        )
+    )
     context.check()
     return prepared.spec, prepared, table, starts
 

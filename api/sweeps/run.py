@@ -165,8 +165,7 @@ def run_in(context: JobContext, watchers: Watchers) -> None:
     """
     prepared, facts = _prepare_stored(context, watchers)
     spec, database = prepared.spec, context.database
-    with database.read() as session:
-        done = sweeps.swept(session, context.id)
+    done = database.ask(lambda session: sweeps.swept(session, context.id))
     total = len(facts.drawn) * len(spec.seeds)
     progress = _Progress(context, watchers, total, len(done))
     context.end_preparation("starting workers")
@@ -177,8 +176,7 @@ def run_in(context: JobContext, watchers: Watchers) -> None:
                 training = prepared.with_proxy(spec.proxy_of(seed))
                 for event in _trained(context, prepared, training, seed, left):
                     progress(event)
-    with database.read() as session:
-        states = list(sweeps.swept_states(session, context.id))
+    states = database.ask(lambda session: list(sweeps.swept_states(session, context.id)))
     failed = [state for state in states if state.error is not None]
     if len(failed) == len(states):
         raise TrainingError(
@@ -239,14 +237,12 @@ def _prepare_stored(context: JobContext, watchers: Watchers) -> tuple[PreparedSw
     told = watchers.checked(context.check)
     stored = SweepSpec.read(dict(context.spec), context.called)
     prepared = prepare_sweep(stored, context.settings, told.corpus, told.preparing)
-    with database.read() as session:
-        before = sweeps.sweep_facts(session, context.id)
+    before = database.ask(lambda session: sweeps.sweep_facts(session, context.id))
     _refuse_another_space(context.called, before, prepared)
     for text in prepared.warnings:
         watchers.warning(text)
     context.check()
-    with database.write() as session:
-        jobs.resolve(session, context.id, prepared.spec.to_json())
+    database.transact(lambda session: jobs.resolve(session, context.id, prepared.spec.to_json()))
     table = ensure_latencies(
         database,
         prepared.spec.latency,
@@ -259,8 +255,7 @@ def _prepare_stored(context: JobContext, watchers: Watchers) -> tuple[PreparedSw
     # What is to be done was settled when it began: the table may have grown since, or be gone.
     drawn = states_to_do(prepared) if before is None else list(before.drawn)
     facts = _facts(prepared, table, drawn)
-    with database.write() as session:
-        sweeps.set_sweep_facts(session, context.id, facts)
+    database.transact(lambda session: sweeps.set_sweep_facts(session, context.id, facts))
     context.check()
     return prepared, facts
 

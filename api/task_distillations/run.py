@@ -131,8 +131,7 @@ def run_in(context: JobContext, watchers: TaskWatchers = TaskWatchers()) -> None
     stored = TaskDistillationSpec.read(dict(context.spec), context.called)
     check_outputs(stored, settings, context.id)
     ready = _prepare_stored(context, stored, watchers)
-    with database.read() as session:
-        done = task_distillations.finished_runs(session, context.id)
+    done = database.ask(lambda session: task_distillations.finished_runs(session, context.id))
     spec = ready.spec
     total = len(spec.methods) * len(spec.seeds)
     context.progress(len(done), total)
@@ -147,8 +146,7 @@ def run_in(context: JobContext, watchers: TaskWatchers = TaskWatchers()) -> None
                     done.add((run.method, seed))
                 context.progress(len(done), total)
                 context.check()
-    with database.read() as session:
-        runs = task_distillations.task_runs(session, context.id)
+    runs = database.ask(lambda session: task_distillations.task_runs(session, context.id))
     failed = [run for run in runs if run.error is not None]
     if len(failed) == total:
         raise TrainingError(
@@ -184,15 +182,17 @@ def _prepare_stored(
     if ready is None:
         raise StoppedError
     database, facts = context.database, ready.facts
-    with database.read() as session:
-        before = task_distillations.task_facts(session, context.id)
+    before = database.ask(lambda session: task_distillations.task_facts(session, context.id))
     _refuse_others(context.called, before, facts)
     for text in facts.warnings:
         context.warn(text)
     context.check()
-    with database.write() as session:
+
+    def write(session: Session) -> None:
         jobs.resolve(session, context.id, ready.spec.to_json())
         task_distillations.set_task_facts(session, context.id, facts)
+
+    database.transact(write)
     watchers.facts(facts)
     return ready
 

@@ -270,17 +270,18 @@ class Database(AbstractContextManager["Database"]):
         """Whether this process waits for the database, so that what can be left out should be."""
         return self._patience is not None and self._patience.has_outage
 
-    def transact(self, work: Callable[[Session], Answer]) -> Answer:
+    def transact(self, work: Callable[[Session], Answer], by: str | None = None) -> Answer:
         """Do a piece of work as one transaction, once.
 
         Args:
             work: done again if the database goes away before it is committed, where this process is
                 patient.
+            by: see :meth:`write`.
 
         Raises:
             DatabaseError: the database is out of reach, full, or read-only.
         """
-        return self._until_done(self.write, work)
+        return self._until_done(partial(self.write, by), work)
 
     def ask(self, work: Callable[[Session], Answer]) -> Answer:
         """Read something; again if the database goes away meanwhile, as with :meth:`transact`.

@@ -20,6 +20,7 @@ from kdnas.db.repository import jobs
 from kdnas.testing.chaos import LONGEST_SECONDS, Ground
 from kdnas.testing.commands import Program
 from kdnas.testing.forked import Finished
+from kdnas.testing.lost_connections import TOLD, lose_each_connection_once
 from kdnas.testing.postgres import OwnServer, own_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
@@ -207,6 +208,22 @@ def test_every_other_command_goes_on_as_well(place: Place, ground: Ground, kind:
     ended = process.wait(LONGEST_SECONDS)
     assert ended.code == 0, ended.err
     check_said(ended)
+    job_id = ground.find(work, name)
+    assert job_id is not None
+    assert ground.outcome(work, job_id) == expected
+
+
+@pytest.mark.parametrize(
+    "kind", ["search", "sweep", "distillation", "task_distillation", "evaluation", "pipeline"]
+)
+def test_no_place_lets_work_end_with_its_connection(ground: Ground, kind: str) -> None:
+    (work,) = [work for work in ground.works if work.label == kind]
+    expected, _ = ground.expected(work, True)
+    name = ground.new_name(work)
+    losing = replace(ground.program, first=lose_each_connection_once)
+    ended = losing.fork(*ground.command(work, name), **ground.environment).wait(LONGEST_SECONDS)
+    assert ended.code == 0, ended.err
+    assert ended.err.count(TOLD) > 5, ended.err
     job_id = ground.find(work, name)
     assert job_id is not None
     assert ground.outcome(work, job_id) == expected

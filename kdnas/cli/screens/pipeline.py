@@ -150,8 +150,7 @@ def show_pipeline(
     from api.pipelines.report import build_pipeline_report, report_json
     from api.pipelines.report_formats import as_csv, as_latex, as_markdown
 
-    with database.read() as session:
-        row = read_job(session, pipeline_id, KIND)
+    row = database.ask(lambda session: read_job(session, pipeline_id, KIND))
     report = build_pipeline_report(database, settings, pipeline_id)
     plain, markdown = report_json(report), as_markdown(report)
     if not quiet:
@@ -287,8 +286,7 @@ def _evaluate(
     from api.pipelines.story import member_name
     from kdnas.db.repository import evaluations, pipelines
 
-    with database.read() as session:
-        members = pipelines.list_members(session, pipeline_id)
+    members = database.ask(lambda session: pipelines.list_members(session, pipeline_id))
     scored = next(member for member in members if member.id == record.pipeline_member_id)
     name = f"{member_name(scored)} on {record.task} with seed {record.seed}"
     with bar("evaluating", unit="") as shown:
@@ -298,7 +296,6 @@ def _evaluate(
             shown.at(progress.done / max(1, progress.total), 1, f"{name}: {done}")
 
         run_stored_evaluation(record.id, database, settings, interrupt, tell)
-    with database.read() as session:
-        now = evaluations.get_evaluation(session, record.id)
+    now = database.ask(lambda session: evaluations.get_evaluation(session, record.id))
     if now.status == "succeeded":
         say(f"evaluated {name}: {100 * now.metrics['main']:.1f}")
