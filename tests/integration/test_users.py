@@ -157,7 +157,10 @@ def test_nobody_chooses_his_own_address(trusted: str, tmp_path: Path) -> None:
         assert running.ask("GET", SESSION, **good)[0] == (200 if trusted else 429)
         status, _, _ = running.ask("GET", SESSION, source="127.0.1.2", **good)
         assert status == 200
-        seen = [str(line["client"]) for line in running.lines() if line["path"] == SESSION]
+        until = time.monotonic() + PATIENCE  # a line is written when the answer is sent
+        while len(seen := [str(line["client"]) for line in running.lines()]) < 9:
+            assert time.monotonic() < until, seen
+            time.sleep(0.05)
         proxied = [f"203.0.113.{number}" for number in range(1, 8)]
         assert seen[:7] == (proxied if trusted else ["127.0.0.1"] * 7)
         assert seen[-1] == "127.0.1.2"

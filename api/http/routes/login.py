@@ -13,6 +13,7 @@ from api.http.dependencies import AccessDep, EntranceDep
 from api.http.security import (
     SESSION_COOKIE,
     SESSION_SECONDS,
+    Access,
     TooManyGuessesError,
     client_of,
 )
@@ -29,9 +30,9 @@ FormDep = Annotated[dict[str, str], Depends(read_form)]
 
 
 @router.get("/login")
-def show_login(request: Request, access: AccessDep, next: str = "/") -> Response:
+async def show_login(request: Request, access: AccessDep, next: str = "/") -> Response:
     """Show the login page, unless there is nothing to log in to."""
-    if not access.login_required:
+    if not await _login_required(access):
         return RedirectResponse("/", status_code=303)
     return render(request, "login.html", next=_local(next))
 
@@ -42,7 +43,7 @@ async def log_in(
 ) -> Response:
     """Begin a session, if the token is right."""
     target = _local(form.get("next", "/"))
-    if not access.login_required:
+    if not await _login_required(access):
         return RedirectResponse("/", status_code=303)
     client = client_of(request)
     try:
@@ -74,6 +75,13 @@ def log_out(request: Request, access: AccessDep) -> Response:
     answer = RedirectResponse("/login" if access.login_required else "/", status_code=303)
     answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
     return answer
+
+
+async def _login_required(access: Access) -> bool:
+    """Whether there is something to log in to, at this moment: who comes has just made a token."""
+    if not access.login_required:
+        await access.issued.refresh_now()
+    return access.login_required
 
 
 def _local(target: str) -> str:

@@ -102,6 +102,19 @@ def test_a_log_in_is_required_from_the_first_token_to_the_last(
     within_patience(lambda: client.get(SESSION).status_code == 200)
 
 
+def test_the_login_page_knows_the_first_token_at_once(
+    client: TestClient, database: Database
+) -> None:
+    assert client.get("/login", follow_redirects=False).status_code == 303
+    token = make(database, "anna")
+    assert client.get("/login", follow_redirects=False).status_code == 200
+    revoke(database, "anna")
+    within_patience(lambda: client.get(SESSION).status_code == 200)
+    token = make(database, "anna")
+    sent = client.post("/login", data={"token": token, "next": "/jobs"}, follow_redirects=False)
+    assert (sent.status_code, sent.headers["Location"]) == (303, "/jobs")
+
+
 def test_a_day_that_comes_opens_nothing(client: TestClient, database: Database) -> None:
     token = make(database, "anna", days=-1)
     within_patience(lambda: client.get(SESSION).status_code == 401)
