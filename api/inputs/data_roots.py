@@ -11,6 +11,7 @@ same roots (``kdnas.reach``), since all of it may have changed by then.
 from __future__ import annotations
 
 import glob
+import itertools
 import re
 from pathlib import Path
 
@@ -213,14 +214,17 @@ def _check_tree(text: str, where: str, roots: list[Path]) -> None:
 
 def _check_glob(pattern: str, where: str, roots: list[Path]) -> None:
     """Refuse a glob that begins or leads outside; its files are found only if it begins inside."""
+    from kdnas.corpus.sources import MOST_MATCHES  # loads Arrow
+
     parts = Path(pattern).parts
     fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     start = _check_path(str(Path(*parts[:fixed])), where, roots, said=pattern)
     if ".." in parts[fixed:]:
         problem = f"{where} {shown(pattern)} has .. behind a wildcard; write it plainly"
         raise RequestError(problem, field=where)
-    # Path.glob takes no absolute patterns.
-    for match in glob.iglob(str(start.joinpath(*parts[fixed:])), recursive=True):  # noqa: PTH207
+    # Path.glob takes no absolute patterns. Of more, the corpus reader refuses all.
+    every = glob.iglob(str(start.joinpath(*parts[fixed:])), recursive=True)  # noqa: PTH207
+    for match in itertools.islice(every, MOST_MATCHES):
         _check_path(match, where, roots)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -108,6 +109,26 @@ def test_a_folder_here_that_looks_like_a_hub_id_is_a_path(
 )
 def test_corpora_that_may_be_named(source: str, root: Path, settings: Settings) -> None:
     check_paths(search(corpus=["pydocs", source.format(root=root)]), settings)
+
+
+def test_a_glob_of_too_many_files_is_refused_at_the_first_of_them(
+    root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[str] = []
+    every = glob.iglob
+
+    def counting(*args: Any, **kwargs: Any) -> Iterator[str]:
+        for path in every(*args, **kwargs):
+            looked_at.append(path)
+            yield path
+
+    for number in range(9):
+        (root / "texts" / f"{number}.txt").write_text("a")
+    monkeypatch.setattr("glob.iglob", counting)
+    monkeypatch.setattr("kdnas.corpus.sources.MOST_MATCHES", 2)
+    with pytest.raises(RequestError, match="more than 2 files match the glob"):
+        check_paths(search(corpus=f"{root}/texts/*.txt"), settings)
+    assert len(looked_at) <= 2 * 3
 
 
 @pytest.mark.parametrize(
