@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +45,7 @@ def distillation_with_student(session: Session, text: str) -> tuple[Distillation
     return found, found.output_path
 
 
-def reach_with_students(folders: Iterable[str], database: Database, settings: Settings) -> Reach:
+def reach_with_students(folders: Collection[str], database: Database, settings: Settings) -> Reach:
     """Say what a request may lead to: beside the data roots students of the command line.
 
     One that was named by its run may be read wherever the command has put it.
