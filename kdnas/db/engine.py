@@ -39,6 +39,8 @@ CACHED_STATEMENTS = 32
 
 ACTOR: Final = "by"
 """Under this key the ``info`` of a session says who asks for what it does."""
+_BEGAN: Final = "began"
+"""Under this one, when its transaction began (monotonic clock)."""
 
 _MEANINGS = (
     ("file is not a database", "the file is not an SQLite database", "name another file"),
@@ -357,15 +359,17 @@ class Database(AbstractContextManager["Database"]):
     ) -> Iterator[Session]:
         """A session in a transaction; waits until the database lets it begin one."""
         of_writes = engine is self._writer
+        of_writes_alone = of_writes and self.dialect == "sqlite"
         while True:
-            session = Session(engine, expire_on_commit=False, info={ACTOR: by})
+            began = time.monotonic()
+            session = Session(engine, expire_on_commit=False, info={ACTOR: by, _BEGAN: began})
             try:
                 with translated(self.url):
                     session.connection()
             except DatabaseAwayError as error:
                 session.close()
                 if self._patience is not None:
-                    self._patience.note_failure(error, of_writes and self.dialect == "sqlite")
+                    self._patience.note_failure(error, of_writes_alone, began)
                 if not waits:
                     raise
                 self._wait(error)
@@ -379,7 +383,7 @@ class Database(AbstractContextManager["Database"]):
                     yield session
             except DatabaseAwayError as error:
                 if self._patience is not None:
-                    self._patience.note_failure(error, of_writes and self.dialect == "sqlite")
+                    self._patience.note_failure(error, of_writes_alone, began)
                 raise
 
     def _wait(self, error: DatabaseAwayError) -> None:
@@ -399,13 +403,14 @@ class Database(AbstractContextManager["Database"]):
             with translated(self.url):
                 session.commit()
         except DatabaseAwayError as error:
-            if number is None or not waits or not self._was_committed(number, error):
+            if self._patience is None or number is None or not waits:
+                raise
+            self._patience.note_failure(error, False, session.info[_BEGAN])
+            if not self._was_committed(number):
                 raise
 
-    def _was_committed(self, number: int, error: DatabaseAwayError) -> bool:
+    def _was_committed(self, number: int) -> bool:
         """Whether a transaction of PostgreSQL was committed whose connection is lost."""
-        if self._patience is not None:
-            self._patience.note_failure(error, of_writes=False)
         while True:
             with self._begun(self._reader) as session:
                 found = session.scalar(select(func.txid_status(number)))

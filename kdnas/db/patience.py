@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -53,19 +54,26 @@ class Patience:
         self._lock = threading.Lock()
         self._outage: _Outage | None = None
         self._noted: DatabaseAwayError | None = None
+        self._back = -math.inf
 
     @property
     def has_outage(self) -> bool:
         """Whether the database does not answer at present."""
         return self._outage is not None
 
-    def note_failure(self, error: DatabaseAwayError, of_writes: bool) -> None:
+    def note_failure(self, error: DatabaseAwayError, of_writes: bool, began: float) -> None:
         """Take note that the database did not answer; the first time of an outage is told.
 
-        An error that was noted before is no news: the database may have answered since.
+        An error that was noted before is no news: the database may have answered since. So is the
+        end of a transaction that an outage has cut off which is over by now.
+
+        Args:
+            error: what it answered.
+            of_writes: whether others may well read.
+            began: when the transaction did (monotonic clock).
         """
         with self._lock:
-            is_new, self._noted = error is not self._noted, error
+            is_new, self._noted = error is not self._noted and began > self._back, error
             if self._outage is None and is_new:
                 self._outage = _Outage(time.monotonic(), self._num_asked(), of_writes, error)
                 self._say(
@@ -78,8 +86,8 @@ class Patience:
         with self._lock:
             outage = self._outage
             if outage is not None and (of_writes or not outage.of_writes):
-                self._outage = None
-                passed = time.monotonic() - outage.since
+                self._outage, self._back = None, time.monotonic()
+                passed = self._back - outage.since
                 self._say(f"the database is back after {passed:.0f} s; going on")
 
     def wait(self) -> bool:

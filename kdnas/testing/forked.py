@@ -85,6 +85,11 @@ class Forked:
         """Whether it is over."""
         return not self._process.is_alive()
 
+    @property
+    def said(self) -> str:
+        """What it has printed on stderr so far."""
+        return self._read()[1]
+
     def send_signal(self, number: int) -> None:
         """Send it a signal; nothing if it has ended."""
         if not self.has_ended:

@@ -348,11 +348,12 @@ def test_what_the_service_refuses_is_shown_at_its_field(
     expect(problem.locator("visible=true").first).to_contain_text("/etc/no-such-teacher")
     assert len(keys) == 1
 
-    page.get_by_role("button", name="Start the search").click()  # the same again: the same key
-    page.wait_for_timeout(300)
+    with page.expect_response(lambda answer: answer.request.method == "POST"):
+        # The same again: the same key.
+        page.get_by_role("button", name="Start the search").click()
     page.get_by_label("Episodes").fill("2")
-    page.get_by_role("button", name="Start the search").click()
-    page.wait_for_timeout(300)
+    with page.expect_response(lambda answer: answer.request.method == "POST"):
+        page.get_by_role("button", name="Start the search").click()
     assert len(keys) == 3
     assert keys[0] == keys[1] != keys[2]
 

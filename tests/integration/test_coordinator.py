@@ -35,7 +35,7 @@ from kdnas.testing.forked_runners import RUNNER
 
 pytestmark = pytest.mark.slow
 
-STEPS = 300
+STEPS = 600
 """Of trainings that are paused in the middle."""
 
 Outcome = list[tuple[int, int, str, float | None, float | None]]
@@ -230,11 +230,11 @@ def test_six_at_once_one_cancelled_one_paused_and_resumed(
     ids = [here.queue(f"six-{i}", **(on_ray if i > 3 else {})) for i in range(6)]
     cancelled, paused = ids[1], ids[3]
     with here.coordinator("--max-running", "6", HOME=str(ray_home)) as coordinator:
+        here.wait_for(lambda: here.num_finished(paused) > 0)
+        here.act(paused, "pause")
         here.wait_for(lambda: here.num_finished(cancelled) > 0)
         here.act(cancelled, "cancel")
         here.wait_for(lambda: here.holder_pid(cancelled) is None, 10)
-        here.wait_for(lambda: here.num_finished(paused) > 0)
-        here.act(paused, "pause")
         here.wait_for(lambda: here.holder_pid(paused) is None, 10)
         assert here.status(paused) == "paused"
         at_pause = here.num_finished(paused)

@@ -19,7 +19,7 @@ from kdnas.db.models import Job
 from kdnas.db.repository import jobs
 from kdnas.testing.chaos import LONGEST_SECONDS, Ground
 from kdnas.testing.commands import Program
-from kdnas.testing.forked import Finished
+from kdnas.testing.forked import Finished, Forked
 from kdnas.testing.lost_connections import TOLD, lose_each_connection_once
 from kdnas.testing.postgres import OwnServer, own_server
 
@@ -49,6 +49,10 @@ class Place:
         while not condition():
             assert time.monotonic() < deadline, "waited too long"
             time.sleep(0.05)
+
+    def wait_until_noticed(self, process: Forked) -> None:
+        """Wait until a command says that the server is away."""
+        self.wait_for(lambda: process.has_ended or GONE in process.said)
 
     def num_trained(self, name: str) -> int:
         return len(self.attempts(name))
@@ -119,8 +123,9 @@ def test_a_search_goes_on_when_its_database_is_back(place: Place) -> None:
     process = place.program.fork(*SEARCH, "--name", "patient", **place.environment)
     place.wait_for(lambda: place.num_trained("patient") > 1)
     place.server.stop()
-    time.sleep(4)
-    assert not process.has_ended
+    place.wait_until_noticed(process)
+    time.sleep(2)
+    assert not process.has_ended, process.wait(0).err
     place.server.start()
     ended = process.wait(240)
     assert ended.code == 0, ended.err
@@ -151,7 +156,7 @@ def test_ctrl_c_ends_the_wait(place: Place) -> None:
     process = place.program.fork(*SEARCH, "--name", "hasty", **place.environment)
     place.wait_for(lambda: place.num_trained("hasty") > 1)
     place.server.stop()
-    time.sleep(2)
+    place.wait_until_noticed(process)
     process.send_signal(signal.SIGINT)
     ended = process.wait(20)
     assert ended.code == 130, ended.err
@@ -172,7 +177,7 @@ def test_a_distillation_trains_on_meanwhile_and_its_curve_is_whole(place: Place)
 
     place.wait_for(lambda: len(steps()) > 1)
     place.server.stop()
-    time.sleep(2)
+    place.wait_until_noticed(process)
     place.server.start()
     ended = process.wait(240)
     assert ended.code == 0, ended.err
@@ -190,6 +195,8 @@ def test_every_other_command_goes_on_as_well(place: Place, ground: Ground, kind:
         longer = list(work.command)
         longer[longer.index("--max-steps") + 1] = "1200"
         work = replace(work, command=tuple(longer))
+    if kind == "sweep":
+        work = replace(work, request={**work.request, "steps": [0, 60]})
     expected, _ = ground.expected(work, True)
     name = ground.new_name(work)
 
@@ -202,8 +209,9 @@ def test_every_other_command_goes_on_as_well(place: Place, ground: Ground, kind:
     place.wait_for(lambda: process.has_ended or is_at_work())
     assert not process.has_ended
     place.server.stop()
-    time.sleep(4)
-    assert not process.has_ended
+    place.wait_until_noticed(process)
+    time.sleep(2)
+    assert not process.has_ended, process.wait(0).err
     place.server.start()
     ended = process.wait(LONGEST_SECONDS)
     assert ended.code == 0, ended.err

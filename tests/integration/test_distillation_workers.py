@@ -125,9 +125,10 @@ def undisturbed(
         told.append(progress)
         if progress.step == STEPS - EVERY:
             # As on a busy database, until after the end of the group.
-            group = next(t for t in threading.enumerate() if t.name == "ray-train")
-            group.join(120)
-            assert not group.is_alive()
+            group = next((t for t in threading.enumerate() if t.name == "ray-train"), None)
+            if group is not None:  # it may have ended before this was handed over
+                group.join(120)
+                assert not group.is_alive()
 
     assert distil(lab, spec_of(lab), place, tell) == STEPS
     return place, told
@@ -178,7 +179,8 @@ def test_workers_that_keep_dying_are_given_up(
 
     def kill_all(progress: FullProgress) -> None:
         for pid in worker_pids():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # killed at the step before
+                os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(BackendError, match=r"died \d times without getting beyond step 0 .*resume"):
         distil(lab, spec, tmp_path / "run", kill_all)
@@ -192,7 +194,10 @@ def test_what_goes_wrong_in_the_driver_ends_the_workers(
 
     with pytest.raises(ZeroDivisionError, match="the screen is gone"):
         distil(lab, spec_of(lab, steps=100_000, checkpoint_every=10_000), tmp_path / "run", fail)
-    assert worker_pids() == []
+    deadline = time.monotonic() + 30  # they were killed, and nobody waits for a killed one
+    while worker_pids():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 DRIVER = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -26,7 +27,7 @@ class Thing(BaseModel):
 
 
 @pytest.fixture
-def client(settings: Settings, database: Database) -> TestClient:
+def client(settings: Settings, database: Database) -> Iterator[TestClient]:
     """An application with one more route, which writes a search."""
     app: FastAPI = create_app(settings, database, coordinator=False)
 
@@ -40,7 +41,11 @@ def client(settings: Settings, database: Database) -> TestClient:
 
         return once.answer(202, create)
 
-    return TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=False)
+    # Entered, so that all requests share one loop of events, as they do in a service.
+    with TestClient(
+        app, base_url="http://127.0.0.1:8000", raise_server_exceptions=False
+    ) as entered:
+        yield entered
 
 
 def post(client: TestClient, body: Any, key: str | None = "k1") -> Any:

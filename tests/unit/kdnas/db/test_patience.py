@@ -121,6 +121,28 @@ def test_a_transaction_that_is_cut_off_is_done_again_as_a_whole(
 
 
 @pytest.mark.postgres
+def test_what_an_outage_has_cut_off_is_no_outage_of_its_own(
+    patient: Patient, server: OwnServer
+) -> None:
+    tries: list[str] = []
+
+    def work(session: Any) -> str:
+        made = searches.create_search(session, {}, name="overtaken").id
+        tries.append(made)
+        if len(tries) == 1:
+            server.stop()
+            with beside(server.start, 0.5):
+                patient.make("meanwhile")  # waits, and has its answer
+        return searches.create_search(session, {}, name="afterwards").id
+
+    with patient.waiting():
+        patient.database.transact(work)
+        assert sorted(patient.names[:3]) == ["afterwards", "meanwhile", "overtaken"]
+    assert len(tries) == 2
+    patient.check_said()
+
+
+@pytest.mark.postgres
 @pytest.mark.parametrize("committed", [True, False])
 def test_what_became_of_a_commit_without_an_answer_is_asked(
     patient: Patient, monkeypatch: pytest.MonkeyPatch, committed: bool
