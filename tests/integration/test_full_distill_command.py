@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from kdnas.testing.commands import Finished, Program
+from kdnas.testing.standing import stand_after_checkpoint
 from kdnas.testing.stub_hub import FORBIDDEN_OWNER, TOKEN, running_stub_hub
 
 ARCHITECTURE = "2,4,24,48,silu"
@@ -172,9 +175,10 @@ def test_killed_run_resumes_to_the_same_weights(program: Program, finished: Fini
     runs = program.folder / "home" / "distillations"
 
     def at_step_ten() -> bool:
-        return any(runs.glob("*/checkpoints/step-00000001*"))
+        return any(runs.glob("*/checkpoints/step-000000010/checkpoint.json"))
 
-    program.interrupt_when(at_step_ten, *DISTIL, "--output", "resumed", "--name", "killed")
+    standing = replace(program, first=partial(stand_after_checkpoint, 10))
+    standing.interrupt_when(at_step_ten, *DISTIL, "--output", "resumed", "--name", "killed")
     assert not (program.folder / "resumed").exists()
     resumed = program.run("full-distill", "--resume", "killed", "--json")
     assert resumed.code == 0, resumed.err
