@@ -18,4 +18,4 @@ def stand_after_checkpoint(step: int) -> None:
         if made >= step:
             threading.Event().wait()
 
-    Checkpoints.save = save  # type: ignore[method-assign]
+    Checkpoints.save = save  # type: ignore[method-assign,assignment]
