@@ -11,7 +11,7 @@ import errno
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,14 +46,16 @@ class FullDisk:
         self.folder, self._ballast = folder, folder / "of-somebody-else"
         size = f"size={mebibytes}m"
         subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], check=True)
-        self._ended = threading.Event()
+        self._ended, self._is_full = threading.Event(), threading.Event()
         self._filling: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Fill it."""
+        """Fill it; returns when it is full."""
         self._ended.clear()
+        self._is_full.clear()
         self._filling = threading.Thread(target=self._fill)
         self._filling.start()
+        self._is_full.wait()
 
     def end(self) -> None:
         """Free it."""
@@ -72,6 +74,7 @@ class FullDisk:
                 try:
                     file.write(_PIECE)
                 except OSError as error:
+                    self._is_full.set()
                     if error.errno != errno.ENOSPC:
                         raise
                     self._ended.wait(0.01)
@@ -123,8 +126,19 @@ def suffer_by_command(ground: Ground, work: Work, trouble: Trouble) -> str:
     return said
 
 
-def suffer_by_service(ground: Ground, work: Work, trouble: Trouble) -> str:
+def suffer_by_service(
+    ground: Ground,
+    work: Work,
+    trouble: Trouble,
+    is_time: Callable[[str], bool] | None = None,
+) -> str:
     """Do a work by the service in trouble; returns what was said, empty if it came through.
+
+    Args:
+        ground: where it is done.
+        work: what is done.
+        trouble: that it meets.
+        is_time: says of its job whether the trouble is to begin; None begins at a random moment.
 
     Raises:
         AssertionError: the service ended, nothing was said, or it came to something else.
@@ -132,7 +146,13 @@ def suffer_by_service(ground: Ground, work: Work, trouble: Trouble) -> str:
     expected, seconds = ground.expected(work, False)
     with ground.service() as service:
         job_id = service.ask(work, ground.new_name(work))
-        time.sleep(ground.draw.uniform(0.0, seconds))
+        if is_time is None:
+            time.sleep(ground.draw.uniform(0.0, seconds))
+        else:
+            deadline = time.monotonic() + LONGEST_SECONDS
+            while not is_time(job_id):
+                assert time.monotonic() < deadline, "the time for trouble does not come"
+                time.sleep(0.01)
         with _during(trouble):
             time.sleep(LASTS_SECONDS)
         said = service.wait_until_over(job_id)
