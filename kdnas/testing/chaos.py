@@ -279,7 +279,7 @@ class Ground:
         self.server = server
         self._url, self._more = url, more
         self._number = 0
-        self._expected: dict[tuple[str, bool], tuple[Outcome, float]] = {}
+        self._expected: dict[tuple[str, str, bool], tuple[Outcome, float]] = {}
 
     def __enter__(self) -> Self:
         """Use it."""
@@ -305,7 +305,8 @@ class Ground:
         Raises:
             AssertionError: it came to two things.
         """
-        key = (work.label, by_command)  # a command lays its preset under the request
+        # A command lays its preset under the request.
+        key = (repr(work.command), json.dumps(work.request, sort_keys=True), by_command)
         if key not in self._expected:
             outcomes = []
             for _ in range(2):  # the first one prepares what all have
