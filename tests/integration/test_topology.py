@@ -280,7 +280,9 @@ def test_work_goes_to_a_node_that_shares_only_the_store(topology: Topology) -> N
     rows = here.get(f"{search}/candidates")["items"]
     assert {row["status"] for row in rows} == {"succeeded"}
     assert len(rows) == 2
-    assert "_interrupted" not in here.events()
+    told = here.events()
+    assert "waiting for room: the Ray cluster at" in told
+    assert "_interrupted" not in told
 
     from transformers import AutoModel
 
