@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sqlite3
 import time
 import urllib.request
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from kdnas.testing.commands import WORDS, Finished, Program
+from kdnas.testing.forked import Forked
 
 pytestmark = pytest.mark.slow
 
@@ -135,12 +137,10 @@ def test_what_cannot_be_is_refused_before_anything_is_stored(program: Program) -
 def test_the_service_does_the_same(program: Program, whole: Finished) -> None:
     asked = {**whole.json["requested"], "name": "served", "output": None}
     asked["teacher"] = {**asked["teacher"], "fingerprint": None}
-    port = 8793
     with program.coordinator("--max-running", "1"):
-        serve = program.fork("serve", "--no-coordinator", "--port", str(port))
+        serve = program.fork("serve", "--no-coordinator", "--port", "0")
         try:
-            url = f"http://127.0.0.1:{port}/api/v1/task-distillations"
-            _wait_for(f"http://127.0.0.1:{port}/healthz")
+            url = f"{_address_of(serve)}/api/v1/task-distillations"
             request = urllib.request.Request(
                 url, json.dumps(asked).encode(), {"Content-Type": "application/json"}
             )
@@ -160,15 +160,15 @@ def test_the_service_does_the_same(program: Program, whole: Finished) -> None:
     assert weights(program, "served") == weights(program, "whole")
 
 
-def _wait_for(url: str) -> None:
+def _address_of(serve: Forked) -> str:
+    """Where a service listens, as soon as it does."""
     deadline = time.monotonic() + 60
     while True:
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        found = re.search(r"listens on (http://\S+)", serve.said)
+        if found and "startup complete" in serve.said:
+            return found[1]
+        assert time.monotonic() < deadline and not serve.has_ended, serve.said
+        time.sleep(0.1)
 
 
 def test_predictions_lie_beside_the_students(program: Program, whole: Finished) -> None:
