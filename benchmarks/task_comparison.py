@@ -1,7 +1,8 @@
 """What the study of distillation for one task says of the paper's claims: figures and intervals.
 
 Every difference is between runs of the same seeds and of the same examples. Its interval has both
-in it: which examples there are (drawn anew), and how the seeds turned out (Student's t).
+in it: which examples there are (drawn anew), and how the seeds turned out (Student's t). How seeds
+turn out differently on different examples is in either part, so that intervals are rather wide.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ AGAINST: Final = "vanilla-kd"
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper predicts.
+    """Two methods that the paper sets beside each other.
 
     Attributes:
-        better: the method that is to be ahead.
-        worse: of this one.
-        source: where it says so.
+        first: the method that it puts ahead, or that follows another in its text.
+        second: what that is beside.
+        source: the table.
         parts: where that can be looked at here.
-        published: task → the difference that it prints, in points, where it prints one.
+        published: task → first less second as printed, in points, where it prints both.
     """
 
-    better: str
-    worse: str
+    first: str
+    second: str
     source: str
     parts: tuple[str, ...]
     published: dict[str, float]
@@ -62,8 +63,8 @@ _TABLE_4: Final = (
 
 def _claims(rows: Any, source: str) -> list[Claim]:
     return [
-        Claim(better, worse, source, TRANSFORMERS, dict(zip(TRANSFORMERS, printed, strict=True)))
-        for better, worse, printed in rows
+        Claim(first, second, source, TRANSFORMERS, dict(zip(TRANSFORMERS, printed, strict=True)))
+        for first, second, printed in rows
     ]
 
 
@@ -77,8 +78,8 @@ CLAIMS: Final = (
 )
 """Differences of the paper are those of its tables' rows for the same task, on development sets:
 12-layer BERT to 4 layers (Table 2), RoBERTa-large to 6 (Tables 4 and 6), BERT to the two others
-(Table 5, SST-2). Of takd beside vanilla-kd the paper says that they are alike (§5.4), which no
-interval can show."""
+(Table 5, SST-2). That takd and vanilla-kd are alike (§5.4) is said without a margin within which
+they would be, so it is not among them."""
 
 
 class Runs:
@@ -220,15 +221,19 @@ class Looked:
     def verdict(self) -> str:
         """Whether the interval is on the side of 0 on which the paper's difference is.
 
-        Of one seed no interval says how other seeds would turn out.
+        Of one seed no interval says how other seeds would turn out. Where the paper has no
+        difference, none can be on its side.
         """
         _, low, high = self.points
         if self.fewest < 2:
             return "one seed"
+        if self.printed is None:
+            return "not in the paper"
+        if self.printed == 0:
+            return "even in the paper"
         if low <= 0 <= high:
             return "not decided"
-        as_printed = low > 0 if (self.printed or 0.0) >= 0 else high < 0
-        return "holds" if as_printed else "the reverse"
+        return "holds" if (low > 0) == (self.printed > 0) else "the reverse"
 
 
 def looked_at(parts: dict[str, Runs]) -> list[Looked]:
@@ -239,7 +244,7 @@ def looked_at(parts: dict[str, Runs]) -> list[Looked]:
             name: one
             for name in claim.parts
             if name in parts
-            and (one := difference(parts[name], claim.better, parts[name], claim.worse))
+            and (one := difference(parts[name], claim.first, parts[name], claim.second))
         }
         looked += [Looked(claim, (name,), (one,)) for name, one in known.items()]
         if len(known) == len(claim.parts):

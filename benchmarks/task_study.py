@@ -43,7 +43,7 @@ TEACHER_EPOCHS: Final[Mapping[str, int]] = {"RTE": 10, "CoLA": 5, "STS-B": 5, "S
 """Of Trivedi et al.'s published grid the fastest rate; decided before the first run."""
 FIRST_LAYERS, SAME_SIZE = "first-layers:3", "3,12,384,1536,gelu"
 SENTENCES: Final = 4000
-"""Of SST-2 that students of other kinds learn from."""
+"""Of SST-2 that students of other kinds, and their teacher, are given."""
 
 
 GRID: Final[Mapping[str, Any]] = {"grid": {}}
@@ -62,7 +62,7 @@ class Part:
         seeds: how many.
         epochs: of the first stage.
         finetune_epochs: of the second.
-        examples: how many are learned from; None takes all.
+        examples: how many are taken, of which a tenth is held out; None takes all.
         options: of the request besides.
     """
 

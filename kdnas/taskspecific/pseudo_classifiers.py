@@ -17,7 +17,7 @@ BATCH_SIZE, WARMUP_FRACTION, WEIGHT_DECAY = 32, 0.1, 0.01
 
 
 class PseudoClassifiers(nn.Module):
-    """f_i(h_i) = W_i h_i + b_i behind each layer (Eq. 3; the answers are its softmax).
+    """f_i(h_i) = W_i h_i + b_i behind each layer (Eq. 3, b ours; the answers are its softmax).
 
     Args:
         layers: N.

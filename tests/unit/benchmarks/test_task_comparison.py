@@ -38,7 +38,7 @@ def test_claims_are_looked_at_by_task_and_over_all(comparison: ModuleType) -> No
     looked = {
         one.where: one
         for one in comparison.looked_at(parts)
-        if (one.claim.better, one.claim.worse) == ("universal-kd-il", "vanilla-kd")
+        if (one.claim.first, one.claim.second) == ("universal-kd-il", "vanilla-kd")
     }
     single = comparison.difference(
         parts["RTE"], "universal-kd-il", parts["RTE"], "vanilla-kd"
@@ -58,15 +58,18 @@ def test_claims_are_looked_at_by_task_and_over_all(comparison: ModuleType) -> No
 def test_a_claim_holds_on_the_side_of_nothing_where_the_paper_has_it(
     comparison: ModuleType,
 ) -> None:
-    def verdict(printed: float, centre: float, seeds: int = 3) -> str:
-        claim = comparison.Claim("a", "b", "Table 1", ("RTE",), {"RTE": printed})
+    def verdict(printed: float | None, centre: float, seeds: int = 3) -> str:
+        known = {} if printed is None else {"RTE": printed}
+        claim = comparison.Claim("a", "b", "Table 1", ("RTE",), known)
         return str(
             comparison.Looked(
                 claim, ("RTE",), (made_up_difference(comparison, centre, seeds),)
             ).verdict
         )
 
-    assert verdict(1.0, 4.0) == verdict(-1.0, -4.0) == verdict(0.0, 4.0) == "holds"
+    assert verdict(1.0, 4.0) == verdict(-1.0, -4.0) == "holds"
+    assert verdict(None, 4.0) == verdict(None, -4.0) == verdict(None, 0.0) == "not in the paper"
+    assert verdict(0.0, 4.0) == verdict(0.0, 0.0) == "even in the paper"
     assert verdict(1.0, -4.0) == verdict(-1.0, 4.0) == "the reverse"
     assert verdict(1.0, 1.0) == "not decided"
     assert verdict(1.0, 4.0, seeds=1) == "one seed"

@@ -34,22 +34,27 @@ def test_attention_of_methods_has_one_scale(
 
 
 def test_the_summary_counts_what_is_decided(page: ModuleType, comparison: ModuleType) -> None:
-    claim = comparison.Claim("a", "b", "Table 1", ("RTE",), {})
+    claim = comparison.Claim("a", "b", "Table 1", ("RTE", "CoLA"), {"RTE": 1.0, "CoLA": 1.0})
+    unprinted, even = (
+        comparison.Claim("a", "b", "Table 1", ("RTE",), printed) for printed in ({}, {"RTE": 0.0})
+    )
     looked = [
-        page.Looked(claim, where, tuple(made_up_difference(comparison, centre, 3) for _ in where))
-        for where, centre in (
-            (("RTE",), 4.0),
-            (("CoLA",), -4.0),
-            (("STS-B",), 0.5),
-            (("RTE", "CoLA"), 4.0),
+        page.Looked(which, where, tuple(made_up_difference(comparison, centre, 3) for _ in where))
+        for which, where, centre in (
+            (claim, ("RTE",), 4.0),
+            (claim, ("CoLA",), -4.0),
+            (claim, ("RTE",), 0.5),
+            (unprinted, ("RTE",), 4.0),
+            (even, ("RTE",), 4.0),
+            (claim, ("RTE", "CoLA"), 4.0),
         )
     ]
     assert page.summary(looked).startswith(
-        "Of 3 differences by task 1 are as the paper has them (`a` and `b` (RTE)), 1 the other way "
-        "(`a` and `b` (CoLA)), and 1 not decided."
+        "Of 3 differences that the paper prints and that have more than one seed here, 1 are as "
+        "there (`a` − `b` (RTE)), 1 the other way (`a` − `b` (CoLA)), and 1 not decided."
     )
     *_, last = page.claim_table(looked)
-    assert last.startswith("| `a` above `b` | Table 1 | **mean of these** |  | +4.0 (")
+    assert last.startswith("| `a` − `b` | Table 1 | **mean of these** | +1.0 | +4.0 (")
     assert last.endswith(" | 3 | holds |")
     of_one_seed = [page.Looked(claim, ("RTE",), (made_up_difference(comparison, 4.0, 1),))]
     assert page.summary(of_one_seed).startswith("No two seeds")
@@ -79,7 +84,7 @@ def test_the_page_says_what_there_is(
     lines = text.splitlines()
     assert f"{len(rows)} of " in text
     assert any(
-        line.startswith("| `universal-kd-il` above `vanilla-kd` | Table 2 | RTE | +2.6 | +")
+        line.startswith("| `universal-kd-il` − `vanilla-kd` | Table 2 | RTE | +2.6 | +")
         and line.endswith("| holds |")
         for line in lines
     )
