@@ -28,7 +28,6 @@ from kdnas.evaluation.tasks.registry import find_task
 from kdnas.evaluation.tasks.task import METRIC_NAMES
 from kdnas.taskspecific.grid import GRID_SEED, TaskPoint, TaskTrial, best_task_trial
 
-
 LOOKED_AT: Final = (
     "Nothing else is chosen, but for this: how `annealing-kd` reads a regression was written anew "
     "after its first run on STS-B, whose students learned little but the mean, so that what it has "

@@ -23,7 +23,7 @@ def _create(request: PipelineSpec, database: Database, settings: Settings) -> Ad
     from api.pipelines.request import checked_pipeline
 
     check_pipeline(request, settings)
-    spec = checked_pipeline(request)
+    spec = checked_pipeline(request, settings.for_service().reach)
 
     def add(session: Session) -> str:
         return begin_pipeline(session, spec, "service").id

@@ -10,14 +10,19 @@ from controller.strategies import build_strategy
 from kdnas.errors import SpecError, told_at, told_within
 from kdnas.evaluation.data.choosing import tasks_with_data
 from kdnas.evaluation.tasks.task import Task
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.search_space import SearchSpace
 from kdnas.specs.parts import ModelSpec
 from kdnas.specs.pipeline import ChooseSpec, PipelineSpec
 from kdnas.specs.search import SearchSpec
 
 
-def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
+def checked_pipeline(spec: PipelineSpec, reach: Reach = ANYWHERE) -> PipelineSpec:
     """Refuse what could only fail hours later; return the request with nothing left to look for.
+
+    Args:
+        spec: the request.
+        reach: how folders of data are opened.
 
     Raises:
         RequestError: values that contradict each other, a strategy that cannot be built, an
@@ -41,7 +46,7 @@ def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
     spec = spec.model_copy(update={"evaluation": plan, "distillation": students, "search": search})
     request = spec.evaluation_of(ModelSpec(ref=spec.search.teacher.ref))
     with told_within("evaluation"):
-        tasks = tasks_with_data(request)
+        tasks = tasks_with_data(request, reach)
         evaluation_pairs(request, tasks)  # refuses what does not go together
     if spec.task_distill is not None:
         _refuse_nothing_to_teach(tasks)

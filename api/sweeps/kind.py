@@ -31,7 +31,7 @@ def _create(spec: SweepSpec, database: Database, settings: Settings) -> Adding:
     if spec.without is not None and spec.without not in packaged_tables():
         check_folder(spec.without, "without", settings)
         with told_at("without"):
-            named_table(spec.without)
+            named_table(spec.without, settings.for_service().reach)
     if spec.space.kind == "custom":
         with told_at("space.axes"):
             SearchSpace.from_axes(spec.space.axes)

@@ -20,6 +20,7 @@ from kdnas.db.exploration import losses
 from kdnas.db.repository import jobs, sweeps
 from kdnas.errors import SpecError, TrainingError
 from kdnas.models.cost import EmbeddingShape
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.records import (
     AttemptInterrupted,
     BackendEvent,
@@ -81,17 +82,22 @@ def drawn_states(spec: SweepSpec, space: SearchSpace) -> list[int]:
     return [int(index) for index in order[: spec.states]]
 
 
-def states_to_do(prepared: PreparedSweep) -> list[int]:
+def states_to_do(prepared: PreparedSweep, reach: Reach = ANYWHERE) -> list[int]:
     """Indices of the states of a sweep: as drawn, without those that a table has already.
 
+    Args:
+        prepared: the sweep.
+        reach: how the table is opened.
+
     Raises:
+        RequestError: the table is out of reach.
         SpecError: the table cannot be read, is of other trainings, or has all of them.
     """
     spec, space = prepared.spec, prepared.space
     drawn = drawn_states(spec, space)
     if spec.without is None:
         return drawn
-    table = named_table(spec.without)
+    table = named_table(spec.without, reach)
     problem = apart(table.card, card_of(spec.to_json(), space, asdict(prepared.context)))
     if problem is not None:
         raise SpecError(f"without ({spec.without}) is a table of other trainings: {problem}")
@@ -253,7 +259,8 @@ def _prepare_stored(context: JobContext, watchers: Watchers) -> tuple[PreparedSw
         context.check,
     )
     # What is to be done was settled when it began: the table may have grown since, or be gone.
-    drawn = states_to_do(prepared) if before is None else list(before.drawn)
+    reach = context.settings.reach
+    drawn = states_to_do(prepared, reach) if before is None else list(before.drawn)
     facts = _facts(prepared, table, drawn)
     database.transact(lambda session: sweeps.set_sweep_facts(session, context.id, facts))
     context.check()

@@ -19,7 +19,7 @@ from kdnas.errors import (
     some_of,
     unknown_name,
 )
-from kdnas.reach import ANYWHERE
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.search_space import AXES
 from kdnas.tabular.card import trainings_of
 from kdnas.tabular.table import Key, StateRow, Table, TableRow
@@ -37,7 +37,14 @@ OPTIONAL: Final = {
     **dict.fromkeys(_FIGURES),
 }
 """Columns that may be missing, and what stands for them; a reading is the last of its schedule."""
+MOST_BYTES: Final = 64 * 1024**2
+"""Of a file; a row of all columns takes some 150 as CSV."""
+MOST_ROWS: Final = 500_000
+MOST_TEXT: Final = 1000
+"""Bytes of a value."""
 _CARD: Final = b"kdnas"
+_AT_ONCE: Final = 10_000
+"""Rows that are Python's at the same time."""
 _WHOLE: Final = (*SIZES, "seed", "schedule", "step")
 
 
@@ -57,18 +64,25 @@ def packaged_cards() -> dict[str, Mapping[str, Any]]:
     }
 
 
-def named_table(text: str) -> Table:
+def named_table(text: str, reach: Reach = ANYWHERE) -> Table:
     """Read a table that comes with the program by its name, or a file of one.
 
+    Args:
+        text: its name or path.
+        reach: how the file is opened.
+
     Raises:
-        SpecError: it is neither, or the file holds no table.
+        RequestError: the file is out of reach.
+        SpecError: it is neither, or the file holds no table, or too large a one.
     """
     packaged = packaged_tables()
     if text not in packaged and Path(text).suffix not in ENDINGS:
         raise SpecError(
             f"{text!r} is neither a .parquet or .csv file nor one of {', '.join(packaged)}"
         )
-    return read_table(packaged.get(text, Path(text)))
+    if text in packaged:
+        return read_table(packaged[text])
+    return read_table(Path(text), reach)
 
 
 def write_table(table: Table, path: Path) -> None:
@@ -124,27 +138,69 @@ def dump_table(table: Table, ending: str) -> bytes:
     return out.getvalue()
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, reach: Reach = ANYWHERE) -> Table:
     """Read a table of ours or of a user: the five axes, ``loss`` and ``latency_ms``, and more.
 
+    Args:
+        path: of the file.
+        reach: how it is opened.
+
     Raises:
-        SpecError: the file cannot be read, lacks a column or a value, or holds no table.
+        RequestError: it is out of reach.
+        SpecError: the file cannot be read, lacks a column or a value, or holds no table, or too
+            large a one.
     """
+    from kdnas.arrow_sizes import measured  # loads Arrow
+
     _check_ending(path.suffix)
     try:
-        with ANYWHERE.open(path) as file:
-            data = file.read()
+        with reach.open(path) as file:
+            data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise SpecError(f"{path} cannot be read ({error.strerror or error}); check it") from None
+    if len(data) > MOST_BYTES:
+        raise SpecError(
+            f"{path} has more than the {MOST_BYTES // 1024**2} MiB of a table; leave rows out"
+        )
     whole = (_from_csv if path.suffix == ".csv" else _from_parquet)(path, data)
-    names = whole.column_names
+    _check_columns(path, whole.schema)
+    _check_rows(path, whole.num_rows)
+    for name, column in zip(whole.column_names, whole.columns, strict=True):
+        longest = max((measured(chunk)[0] for chunk in column.chunks), default=0)
+        if longest > MOST_TEXT:
+            raise SpecError(f"{path} has {longest} bytes in one value of {name}; check the column")
+    return _table(path, whole, _card(path, whole.schema.metadata or {}))
+
+
+def _check_columns(path: Path, schema: pyarrow.Schema) -> None:
+    """Refuse what lacks a column, or has one that no table has or that holds no values."""
+    import pyarrow as pa
+
+    names = schema.names
     for name in NEEDED:
         if name not in names:
             raise SpecError(f"{path} has no column {name!r}; it has {some_of(names)}")
-    for name in names:
-        if name not in NEEDED and name not in OPTIONAL:
-            raise SpecError(f"{path}: {unknown_name('column', name, (*NEEDED, *OPTIONAL))}")
-    return _table(path, whole, _card(path, whole.schema.metadata or {}))
+    for field in schema:
+        if field.name not in NEEDED and field.name not in OPTIONAL:
+            raise SpecError(f"{path}: {unknown_name('column', field.name, (*NEEDED, *OPTIONAL))}")
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if not _is_plain(kind):
+            raise SpecError(f"{path} holds {kind} as {field.name}; give a value a row")
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether it is of numbers or of texts, which are those that can be measured."""
+    import pyarrow as pa
+
+    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_null)
+    return any(check(kind) for check in checks) or pa.types.is_primitive(kind)
+
+
+def _check_rows(path: Path, count: int) -> None:
+    if count > MOST_ROWS:
+        raise SpecError(
+            f"{path} has {count} rows, and at most {MOST_ROWS} are read; leave some out"
+        )
 
 
 def arrow_reader(data: bytes) -> pyarrow.BufferReader:
@@ -174,7 +230,13 @@ def _from_parquet(path: Path, data: bytes) -> pyarrow.Table:
             "it is text, let its name end in .csv"
         )
     try:
-        return parquet.read_table(arrow_reader(data))
+        source = arrow_reader(data)
+        file = parquet.ParquetFile(source)
+        _check_columns(path, file.schema_arrow)
+        _check_rows(path, file.metadata.num_rows)
+        texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+        # What is written once and meant often stays so until it has been measured.
+        return parquet.ParquetFile(source, read_dictionary=texts).read()
     except (pa.ArrowException, OSError) as error:
         raise SpecError(f"{path} is a damaged Parquet file; write it anew") from error
 
@@ -230,7 +292,8 @@ def _table(path: Path, whole: pyarrow.Table, card: Mapping[str, Any]) -> Table:
     states: dict[Architecture, StateRow] = {}
     numbers: dict[Key | Architecture, int] = {}  # the first row of each
     teachers: dict[float | None, int] = {}  # the first row of each
-    for number, values in enumerate(whole.to_pylist(), 1):
+    batches = whole.to_batches(max_chunksize=_AT_ONCE)
+    for number, values in enumerate((row for batch in batches for row in batch.to_pylist()), 1):
         given = {**OPTIONAL, **values}
         try:
             sizes = {axis: _whole(given, axis) for axis in SIZES}
@@ -312,9 +375,11 @@ def _card(path: Path, metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
         return {}
     try:
         card = json.loads(metadata[_CARD])
-    except ValueError:
-        raise SpecError(f"{path} holds a card that is no JSON; write the table anew") from None
-    return dict(card)
+    except (ValueError, RecursionError):
+        card = None
+    if not isinstance(card, dict):
+        raise SpecError(f"{path} holds a card that is no JSON object; write the table anew")
+    return card
 
 
 def _check_ending(ending: str) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from api.pipelines.request import checked_pipeline
-from kdnas.errors import SpecError
+from kdnas.errors import RequestError, SpecError
+from kdnas.reach import Reach
 from kdnas.specs.pipeline import PipelineSpec, SecondStepSpec
 from kdnas.testing.tiny_tasks import write_sst2
 
@@ -46,6 +47,17 @@ def test_the_search_keeps_to_what_a_budget_could_choose(
     found = checked_pipeline(PipelineSpec.read(asked, "a pipeline")).search.limits
     assert (found.max_latency_ms, found.max_latency_ratio) == expected
     assert found.max_params_millions == limits.get("max_params_millions")
+
+
+def test_data_out_of_reach_are_not_looked_at(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    write_sst2(outside)
+    (root / "glue").symlink_to(outside)
+    evaluation = {"suite": "glue", "tasks": ["SST-2"], "data_dir": str(root / "glue")}
+    spec = PipelineSpec.read({"search": {}, "evaluation": evaluation}, "a pipeline")
+    with pytest.raises(RequestError, match="out of the folders that requests may name"):
+        checked_pipeline(spec, Reach.below([root]))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,14 @@ from kdnas.db.exploration import losses
 from kdnas.db.models import Sweep
 from kdnas.db.queue.transitions import resume_here
 from kdnas.db.repository import jobs, sweeps
-from kdnas.errors import ConflictError, NotFoundError, SpecError, TrainingError
+from kdnas.errors import (
+    ConflictError,
+    NotFoundError,
+    RequestError,
+    SpecError,
+    TrainingError,
+)
+from kdnas.reach import Reach
 from kdnas.records import MiniKDRequest, SweptState
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
@@ -228,6 +235,18 @@ def test_a_state_that_lacks_a_reading_or_a_seed_is_not_left_out(
     ):
         spec = place.spec(without=file, **entries)
         assert states_to_do(prepare_sweep(spec, place.settings)) == left
+
+
+def test_a_table_is_opened_within_reach_when_the_work_begins(place: Place, tmp_path: Path) -> None:
+    """Whoever asked may have put a link in its place since it was looked at."""
+    root, secret = tmp_path / "root", tmp_path / "secret.csv"
+    root.mkdir()
+    secret.write_text("a password\n")
+    (root / "own.csv").symlink_to(secret)
+    prepared = prepare_sweep(place.spec(without=str(root / "own.csv")), place.settings)
+    with pytest.raises(RequestError, match="leads out of the folders") as raised:
+        states_to_do(prepared, Reach.below([root]))
+    assert "password" not in str(raised.value)
 
 
 def test_a_table_that_a_sweep_cannot_go_without_is_refused_before_anything_is_stored(

@@ -6,12 +6,15 @@ import math
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from kdnas.architecture import ACTIVATIONS, Architecture
-from kdnas.errors import SpecError, StoreError
+from kdnas.errors import RequestError, SpecError, StoreError
+from kdnas.reach import Reach
 from kdnas.tabular.card import trainings_of
 from kdnas.tabular.files import arrow_reader, dump_table, read_table, write_table
 from kdnas.tabular.table import Key, StateRow, Table, TableRow
@@ -164,6 +167,81 @@ def test_files_of_another_kind_than_their_ending_are_refused_in_a_sentence(tmp_p
             read_table(own)
     own.write_bytes(text.encode("utf-8-sig"))
     assert len(read_table(own).rows) == 1
+
+
+def test_a_table_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kdnas.tabular.files.MOST_ROWS", 2)
+    rows = "\n".join(f"{n},2,24,48,gelu,0.2,3" for n in (1, 2, 3))
+    path = tmp_path / "own.csv"
+    path.write_text(f"{HEAD}\n{rows}\n")
+    with pytest.raises(SpecError, match="has 3 rows, and at most 2 are read; leave some out"):
+        read_table(path)
+    monkeypatch.setattr("kdnas.tabular.files.MOST_BYTES", 16)
+    with pytest.raises(SpecError, match="has more than the 0 MiB of a table; leave rows out"):
+        read_table(path)
+
+
+def columns(count: int, **others: object) -> dict[str, object]:
+    sizes = {"layers": 1, "heads": 2, "hidden": 24, "intermediate": 48}
+    known = {name: pa.array([value] * count) for name, value in sizes.items()}
+    texts = {"activation": pa.array(["gelu"] * count)}
+    return {**known, **texts, "loss": [0.2] * count, "latency_ms": [3.0] * count, **others}
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({"loss": [[0.1] * 9, [0.1]]}, "holds list<element: double> as loss; give a value a row"),
+        ({"loss": pa.array([b"abcd"] * 2, pa.binary(4))}, "as loss; give a value a row"),
+        (
+            # 20 GB if it was unfolded, and 20 MB in the file
+            {
+                "activation": pa.DictionaryArray.from_arrays(
+                    pa.array([0, 0], pa.int32()), pa.array(["a" * 20_000_000])
+                )
+            },
+            "has 20000000 bytes in one value of activation; check the column",
+        ),
+        ({"activation": ["b" * 2000] * 2}, "has 2000 bytes in one value of activation"),
+    ],
+)
+def test_what_unfolds_to_more_than_a_table_is_refused(
+    tmp_path: Path, others: dict[str, object], said: str
+) -> None:
+    path = tmp_path / "own.parquet"
+    parquet.write_table(pa.table(columns(2, **others)), path, compression="zstd")
+    with pytest.raises(SpecError) as raised:
+        read_table(path)
+    assert said in str(raised.value)
+
+
+def test_rows_of_a_parquet_file_are_counted_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet.ParquetFile, "read", lambda _: pytest.fail("it was read"))
+    path = tmp_path / "own.parquet"
+    parquet.write_table(pa.table(columns(500_001)), path)
+    with pytest.raises(SpecError, match="has 500001 rows, and at most 500000 are read"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("card", [b"[1]", b"[" * 100_000, b"nothing"])
+def test_a_card_that_is_none_is_refused(tmp_path: Path, card: bytes) -> None:
+    path = tmp_path / "own.parquet"
+    whole = pa.table(columns(1)).replace_schema_metadata({b"kdnas": card})
+    parquet.write_table(whole, path)
+    with pytest.raises(SpecError, match="holds a card that is no JSON object; write the table"):
+        read_table(path)
+
+
+def test_a_table_out_of_reach_is_not_opened(tmp_path: Path) -> None:
+    root, secret = tmp_path / "root", tmp_path / "secret.csv"
+    root.mkdir()
+    secret.write_text("a password\n")
+    (root / "own.csv").symlink_to(secret)
+    with pytest.raises(RequestError, match="leads out of the folders") as raised:
+        read_table(root / "own.csv", Reach.below([root]))
+    assert "password" not in str(raised.value)
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
