@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, cast
 
 import pytest
@@ -17,6 +19,7 @@ from structlog.testing import capture_logs
 from api.http.connections import (
     LINE_SECONDS,
     MOST_CONNECTIONS,
+    MOST_HEAD_BYTES,
     Connection,
     Waiting,
     connections_of,
@@ -24,6 +27,8 @@ from api.http.connections import (
 )
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody"
+LARGE = 32 * 1024**2
+"""Bytes, more than the system keeps for who does not read."""
 SOON = 10.0
 """More than anything here takes; a wait that ends only then has failed."""
 
@@ -32,7 +37,7 @@ at_work = threading.Event()
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with the body, once all of it is there; `/slow` takes its time."""
+    """Answer with the body, once all of it is there; `/slow` takes its time, `/large` its room."""
     body, more = b"", True
     while more:
         message = await receive()
@@ -42,6 +47,8 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     if scope["path"] == "/slow":
         at_work.set()
         await asyncio.sleep(0.5)
+    if scope["path"] == "/large":
+        body = bytes(LARGE) + body
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -131,6 +138,94 @@ def test_a_request_has_to_be_there_in_time(said: bytes) -> None:
 def test_a_long_answer_is_not_cut_off() -> None:
     with serving(Waiting(most=5, seconds=0.2)) as address, ExitStack() as stack:
         assert answers(opened(stack, address), REQUEST.replace(b"POST /", b"POST /slow"))
+
+
+def asks_for_much(stack: ExitStack, address: tuple[str, int]) -> socket.socket:
+    """Ask for an answer that is not read."""
+    connection = opened(stack, address)
+    connection.sendall(REQUEST.replace(b"POST /", b"POST /large"))
+    assert connection.recv(1)  # it is being answered
+    return connection
+
+
+def comes_to_an_end(connection: socket.socket) -> bytes:
+    """Wait for the end of a connection, and return the last bytes of what it said."""
+    said = b""
+    with suppress(ConnectionResetError):
+        while part := connection.recv(2**20):
+            said = (said + part)[-1000:]
+    return said
+
+
+def test_an_answer_has_to_be_read() -> None:
+    waiting = Waiting(most=5, seconds=60, unread_seconds=0.3)
+    with serving(waiting) as address, ExitStack() as stack, capture_logs() as lines:
+        connection = asks_for_much(stack, address)
+        until = time.monotonic() + SOON
+        while not lines:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert not comes_to_an_end(connection).endswith(b"body")
+    assert [line["the_last_one"] for line in lines] == ["an answer not read in 0.3 s"]
+
+
+def test_who_reads_slowly_gets_it_all() -> None:
+    waiting = Waiting(most=5, seconds=60, unread_seconds=1.0)
+    with serving(waiting) as address, ExitStack() as stack:
+        connection = asks_for_much(stack, address)
+        for _ in range(8):  # for longer than nothing may be read
+            time.sleep(0.2)
+            left = 2**21
+            while left > 0:
+                part = connection.recv(left)
+                assert part
+                left -= len(part)
+        assert comes_to_an_end_of_body(connection)
+
+
+def comes_to_an_end_of_body(connection: socket.socket) -> bool:
+    said = b""
+    while not said.endswith(b"body") and (part := connection.recv(2**20)):
+        said = part[-4:] if len(part) >= 4 else (said + part)[-4:]
+    return said == b"body"
+
+
+def test_those_that_do_not_read_make_room() -> None:
+    with serving(Waiting(most=3, seconds=60)) as address, ExitStack() as stack:
+        deaf = [asks_for_much(stack, address) for _ in range(3)]
+        for _ in range(3):
+            assert answers(opened(stack, address))
+        assert not comes_to_an_end(deaf[0]).endswith(b"body")
+
+
+@pytest.mark.parametrize("begins", [b"GET /", b"GET / HTTP/1.1\r\nHost: x\r\nEndless: "])
+def test_what_comes_before_a_body_is_bounded(begins: bytes) -> None:
+    with (
+        serving(Waiting(most=5, seconds=60)) as address,
+        ExitStack() as stack,
+        capture_logs() as lines,
+    ):
+        connection = opened(stack, address)
+        connection.sendall(begins)
+        sent = 0
+        while not select.select([connection], [], [], 0.01)[0]:
+            connection.sendall(b"a" * 2**13)
+            sent += 2**13
+            assert sent <= 2 * MOST_HEAD_BYTES
+        assert connection.recv(2**16).startswith(b"HTTP/1.1 431 ")
+        assert is_closed(connection)
+    assert lines[0]["the_last_one"] == "line and headers of the request are above 64 KiB"
+
+
+def test_headers_of_many_requests_are_counted_each_by_itself() -> None:
+    long = REQUEST.replace(b"Host: x", b"Host: x\r\nLong: " + b"a" * (MOST_HEAD_BYTES - 2**12))
+    with serving(Waiting(most=5, seconds=60)) as address, ExitStack() as stack:
+        connection = opened(stack, address)
+        for _ in range(3):
+            for start in range(0, len(long), 2**13):
+                connection.sendall(long[start : start + 2**13])
+                time.sleep(0.002)
+            assert is_answered(connection)
 
 
 def test_one_line_a_minute_counts_them_all() -> None:
