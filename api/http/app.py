@@ -23,6 +23,7 @@ from api.http.limiter import LoginLimiter
 from api.http.logs import RequestLog
 from api.http.metrics import Metrics
 from api.http.openapi import add_openapi
+from api.http.readiness import Probe, check_all
 from api.http.routes import add_routes
 from api.http.security import Access, Entrance, check_tokens
 from api.jobs.coordinator import Coordinator
@@ -74,6 +75,7 @@ def create_app(
     app.state.access = Access(settings, IssuedTokens(database), always=login_always)
     app.state.entrance = Entrance(app.state.access, LoginLimiter(), LoginRecords(database))
     app.state.coordinator = Coordinator(settings, database) if coordinator else None
+    app.state.probe = Probe(lambda: check_all(app.state.database, settings, _is_alive(app)))
     app.state.events = EventHub(database)
     app.state.metrics = Metrics(database, lambda: app.state.events.num_listeners)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY_BYTES)  # the innermost
@@ -84,6 +86,12 @@ def create_app(
     add_routes(app)
     add_openapi(app, lambda: bool(app.state.access.login_required))
     return app
+
+
+def _is_alive(app: FastAPI) -> bool | None:
+    """Whether the coordinator of this process looks after the queue; None without one."""
+    coordinator: Coordinator | None = app.state.coordinator
+    return None if coordinator is None else coordinator.alive
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ for the past or that it was too slow. So nothing is lost or repeated, and nothin
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from itertools import takewhile
@@ -28,6 +28,8 @@ KEEP_ALIVE_SECONDS = 15.0
 LET_IN_SECONDS = 1.0
 PAGE = 500
 WINDOW = 2000
+MOST_STREAMS = 1000
+"""Of one user, or of one address where nobody is asked for a token: a tenth of the connections."""
 
 HELLO = b": kdnas\nretry: 2000\n\n"
 KEEP_ALIVE = b": still here\n\n"
@@ -49,7 +51,21 @@ class EventHub:
         self._news = asyncio.Event()
         self._poller: asyncio.Task[None] | None = None
         self._closed = False
+        self._streams: Counter[str] = Counter()
         self.num_listeners = 0
+
+    def take_place(self, who: str) -> bool:
+        """Whether somebody may listen once more; if so he has to :meth:`leave_place` again."""
+        if self._streams[who] >= MOST_STREAMS:
+            return False
+        self._streams[who] += 1
+        return True
+
+    def leave_place(self, who: str) -> None:
+        """Have somebody listen once less."""
+        self._streams[who] -= 1
+        if not self._streams[who]:
+            del self._streams[who]
 
     async def listen(
         self,

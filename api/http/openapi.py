@@ -25,7 +25,7 @@ _WORDS = {
     413: "The body is above 1 MiB.",
     415: "The body is not application/json.",
     422: "Understood, but wrong.",
-    429: "Too many wrong tokens came from this address.",
+    429: "Too many wrong tokens came from this address, or too many streams are open.",
     503: "The database is out of reach.",
 }
 _SECURITY = {
@@ -123,6 +123,8 @@ def _statuses(
         yield 503
     if path not in _OPEN and login_required:
         yield from (401, 429)
+    if path == "/api/v1/events":
+        yield 429
     yield 403
     if names or has_body:
         yield 422

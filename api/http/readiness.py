@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from urllib.parse import urlsplit
+
+from starlette.concurrency import run_in_threadpool
 
 from api.http.schemas import Check
 from kdnas.db.engine import Database
@@ -17,6 +22,10 @@ from kdnas.settings import Settings
 
 LEAST_FREE_BYTES = 1024**3
 CONNECT_SECONDS = 2.0
+REMEMBERED_SECONDS = 1.0
+"""Who is not known may ask as often as he likes, and gets what was found so long ago."""
+
+Checks = dict[str, Check]
 
 _OURS = {
     True: Check(ok=True, detail="looks after the queue"),
@@ -28,7 +37,29 @@ _NOBODY = (
 )
 
 
-def check_all(database: Database, settings: Settings, alive: bool | None) -> dict[str, Check]:
+class Probe:
+    """What was found last; lives on one event loop.
+
+    Args:
+        check: looks at everything, which may take seconds.
+    """
+
+    def __init__(self, check: Callable[[], Checks]) -> None:
+        self._check = check
+        self._found: Checks = {}
+        self._at = -REMEMBERED_SECONDS
+        self._looking = asyncio.Lock()
+
+    async def look(self, *, afresh: bool) -> Checks:
+        """Look, by one thread at a time; unless afresh, not so soon after the last time."""
+        async with self._looking:
+            if afresh or monotonic() - self._at >= REMEMBERED_SECONDS:
+                self._found = await run_in_threadpool(self._check)
+                self._at = monotonic()
+            return self._found
+
+
+def check_all(database: Database, settings: Settings, alive: bool | None) -> Checks:
     """Check everything.
 
     Args:

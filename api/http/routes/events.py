@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.types import Receive, Scope, Send
 
 from api.http.dependencies import AccessDep, DatabaseDep
-from api.http.event_hub import EventHub
+from api.http.errors import problem
+from api.http.event_hub import MOST_STREAMS, EventHub
 from api.http.schemas import Text
+from api.http.security import client_of
 from kdnas.db.engine import Database
 from kdnas.db.repository import events, jobs
 
@@ -27,6 +31,23 @@ class EventStream(StreamingResponse):
     """
 
     media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        lines: AsyncIterator[bytes],
+        status_code: int = 200,  # which FastAPI looks for here
+        at_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(lines, status_code, headers)
+        self._at_end = at_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Stream, and then do what is to be done at the end."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._at_end()
 
 
 class EventQuery(BaseModel):
@@ -57,8 +78,13 @@ async def stream_events(
     known = query.since if last_event_id is None else last_event_id
     job_id, position = await asyncio.to_thread(_beginning, database, query.job, known)
     hub = cast(EventHub, request.app.state.events)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return EventStream(hub.listen(job_id, position, is_let_in), headers=headers)
+    who = getattr(request.state.user, "name", None) or client_of(request)
+    if not hub.take_place(who):
+        return problem(
+            429, f"{who} has {MOST_STREAMS} streams of events already; close some of them"
+        )
+    lines = hub.listen(job_id, position, is_let_in)
+    return EventStream(lines, at_end=lambda: hub.leave_place(who))
 
 
 def _beginning(database: Database, job: str | None, known: int | None) -> tuple[str | None, int]:

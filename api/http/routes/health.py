@@ -6,8 +6,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from api.http.dependencies import DatabaseDep, SettingsDep
-from api.http.readiness import check_all
 from api.http.schemas import Alive, Readiness
 
 router = APIRouter(tags=["operations"])
@@ -20,11 +18,11 @@ async def read_health() -> Alive:  # asynchronous: it never waits for a free thr
 
 
 @router.get("/readyz", response_model=Readiness, responses={503: {"model": Readiness}})
-def read_readiness(request: Request, database: DatabaseDep, settings: SettingsDep) -> Response:
+async def read_readiness(request: Request) -> Response:
     """Say whether the service can work, and what is missing; details are for the logged-in."""
-    coordinator = request.app.state.coordinator
-    checks = check_all(database, settings, None if coordinator is None else coordinator.alive)
-    if request.state.role is None:
+    known = request.state.role is not None
+    checks = await request.app.state.probe.look(afresh=known)
+    if not known:
         checks = {name: check.model_copy(update={"detail": None}) for name, check in checks.items()}
     ready = Readiness(ready=all(check.ok for check in checks.values()), checks=checks)
     return JSONResponse(ready.model_dump(mode="json"), status_code=200 if ready.ready else 503)

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
+from starlette.exceptions import HTTPException
 
 from api.dashboard.pages import render
 from api.http.dependencies import AccessDep, EntranceDep
@@ -18,12 +19,28 @@ from api.http.security import (
     client_of,
 )
 
+MOST_FORM_BYTES, MOST_FIELDS = 16 * 1024, 8
+
 router = APIRouter(include_in_schema=False)
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Read a form of a few short fields."""
-    return dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
+    """Read a form of a few short fields: whoever sends it is not known yet.
+
+    Raises:
+        HTTPException: 400, it is more than that.
+    """
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_FORM_BYTES:
+            raise HTTPException(400, f"the form is above {MOST_FORM_BYTES // 1024} KiB; send less")
+    try:
+        return dict(parse_qsl(body.decode("utf-8", "replace"), max_num_fields=MOST_FIELDS))
+    except ValueError:
+        raise HTTPException(
+            400, f"the form has more than {MOST_FIELDS} fields; send fewer"
+        ) from None
 
 
 FormDep = Annotated[dict[str, str], Depends(read_form)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fastapi import FastAPI
@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from structlog.testing import capture_logs
 
 import kdnas
+from api.http.event_hub import MOST_STREAMS
 from api.http.openapi import speak_json
 from kdnas.db.engine import Database
 from kdnas.db.repository import latencies
@@ -101,6 +102,23 @@ def test_a_preset_begins_a_request_for_any_objective(client: TestClient, objecti
     assert client.get("/api/v1/presets?objective=hss").status_code == 422
 
 
+def test_nobody_has_all_streams_of_events(client: TestClient) -> None:
+    hub = cast(FastAPI, client.app).state.events
+    for _ in range(MOST_STREAMS):
+        assert hub.take_place("testclient")
+    refused = client.get("/api/v1/events")
+    assert refused.status_code == 429
+    assert refused.json()["detail"] == (
+        "testclient has 1000 streams of events already; close some of them"
+    )
+    assert hub.take_place("somebody else")
+    hub.leave_place("testclient")
+    hub.close()  # so that a stream ends as soon as it has begun
+    assert client.get("/api/v1/events").status_code == 200
+    assert hub.take_place("testclient")  # whose place is free again
+    assert not hub.take_place("testclient")
+
+
 def test_parameters_that_do_not_fit_are_listed(client: TestClient) -> None:
     answer = client.get("/api/v1/events?since=-1&jobs=a")
     assert answer.status_code == 422
@@ -170,7 +188,7 @@ def test_a_path_that_no_file_can_have_is_a_wrong_request(client: TestClient) -> 
 def test_the_document_tells_of_problems(client: TestClient) -> None:
     document = client.get("/api/v1/openapi.json").json()
     answers = document["paths"]["/api/v1/events"]["get"]["responses"]
-    assert set(answers) == {"200", "403", "404", "422", "503"}
+    assert set(answers) == {"200", "403", "404", "422", "429", "503"}
     assert set(answers["200"]["content"]) == {"text/event-stream"}
     problem = answers["422"]["content"]["application/problem+json"]["schema"]
     assert problem == {"$ref": "#/components/schemas/Problem"}

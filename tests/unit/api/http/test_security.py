@@ -180,6 +180,20 @@ def test_a_wrong_token_logs_nobody_in(stranger: TestClient) -> None:
     assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("token=" + "a" * 16 * 1024, "the form is above 16 KiB; send less"),
+        ("&".join(f"field{n}=x" for n in range(9)), "the form has more than 8 fields; send fewer"),
+    ],
+)
+def test_a_form_of_a_stranger_is_small(stranger: TestClient, form: str, said: str) -> None:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = stranger.post("/login", content=form, headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["detail"] == said
+
+
 def test_logging_in_is_refused_after_five_failures(stranger: TestClient) -> None:
     for _ in range(FAILURES_OF_A_CLIENT):
         assert log_in(stranger, "wrong").status_code == 401

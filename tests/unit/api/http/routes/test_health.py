@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.http import readiness
 from api.http.metrics import Metrics
-from api.http.readiness import check_cluster, check_disk
+from api.http.readiness import Checks, Probe, check_cluster, check_disk
+from api.http.schemas import Check
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.queue import coordinators
@@ -82,6 +85,31 @@ def test_not_ready_when_the_coordinator_is_dead(client: TestClient) -> None:
     assert answer.status_code == 503
     assert answer.json()["checks"]["coordinator"]["ok"] is False
     app_of(client).state.coordinator = None
+
+
+def test_who_is_not_known_is_told_what_was_found_a_moment_ago(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[float] = []
+    now = 0.0
+
+    def check() -> Checks:
+        looks.append(now)
+        time.sleep(0.05)  # while others ask
+        return {"disk": Check(ok=True, detail=str(len(looks)))}
+
+    monkeypatch.setattr(readiness, "monotonic", lambda: now)
+
+    async def ask() -> None:
+        nonlocal now
+        probe = Probe(check)
+        found = await asyncio.gather(*(probe.look(afresh=False) for _ in range(20)))
+        assert {one["disk"].detail for one in found} == {"1"}
+        assert (await probe.look(afresh=True))["disk"].detail == "2"
+        now = 1.0
+        assert (await probe.look(afresh=False))["disk"].detail == "3"
+
+    asyncio.run(ask())
 
 
 @pytest.mark.databases("sqlite", "postgresql")
