@@ -14,6 +14,7 @@ from typing import Final
 
 from kdnas.errors import SpecError
 from kdnas.reach import ANYWHERE, Reach
+from kdnas.urls import refuse_password
 
 DATABASE_PATIENCE_SECONDS: Final = 600.0
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -89,7 +90,7 @@ class Settings:
         return cls(
             home=home,
             database_url=env.get("KDNAS_DATABASE_URL") or f"sqlite:///{home / 'kdnas.db'}",
-            store_url=env.get("KDNAS_STORE") or str(home / "store"),
+            store_url=_store(env.get("KDNAS_STORE") or str(home / "store")),
             ray_address=env.get("KDNAS_RAY_ADDRESS") or None,
             auto_migrate=env.get("KDNAS_AUTO_MIGRATE", "") in _YES,
             teacher=env.get("KDNAS_TEACHER") or None,
@@ -141,6 +142,11 @@ class Settings:
         named = [root.removeprefix("file://") for root in self.data_roots]
         folders = [Path(root) for root in named if "://" not in root]
         return Reach.below([*folders, self.home / "students"])
+
+
+def _store(url: str) -> str:
+    refuse_password(url, "KDNAS_STORE")
+    return url
 
 
 def _count(name: str, text: str | None) -> int | None:

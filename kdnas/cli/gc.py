@@ -62,7 +62,9 @@ def gc(
     if not as_json:
         _print_table(found)
         if "://" in settings.store_url.removeprefix("file://"):
-            typer.echo(f"artefacts in {_shown(settings)} are not looked at: see docs/operations.md")
+            typer.echo(
+                f"artefacts in {settings.store_url} are not looked at: see docs/operations.md"
+            )
         if found and not (dry_run or yes):
             typer.confirm("Remove this for good?", abort=True)
             # The answer may have taken long: what somebody refers to since then is kept.
@@ -120,9 +122,3 @@ def _size(num_bytes: float) -> str:
     while num_bytes >= 1024 and unit < len(_UNITS) - 1:
         num_bytes, unit = num_bytes / 1024, unit + 1
     return f"{num_bytes:,.{1 if unit else 0}f} {_UNITS[unit]}"
-
-
-def _shown(settings: Settings) -> str:
-    """The store's URL without a password."""
-    scheme, _, rest = settings.store_url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"

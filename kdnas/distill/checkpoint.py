@@ -18,6 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 from kdnas.distill.reached_files import ReachedFiles
 from kdnas.errors import RequestError, SpecError, StoreError
 from kdnas.reach import ANYWHERE, Reach
+from kdnas.urls import refuse_password
 
 FORMAT = 3
 _STATE, _MARKER = "state.pt", "checkpoint.json"
@@ -263,8 +264,9 @@ def check_place(url: str, reach: Reach = ANYWHERE) -> None:
 
     Raises:
         RequestError: it is a folder out of reach.
-        SpecError: the URL is of no use, or nothing can be written there.
+        SpecError: the URL is of no use or holds a password, or nothing can be written there.
     """
+    refuse_password(url, "training.checkpoints")
     try:
         Checkpoints(url, reach).try_writing()
     except StoreError as error:

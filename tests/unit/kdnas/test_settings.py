@@ -81,6 +81,12 @@ def test_no_time_to_wait_for_the_database(text: str) -> None:
         Settings.from_environment({"KDNAS_DATABASE_PATIENCE_SECONDS": text})
 
 
+def test_a_store_says_no_password() -> None:
+    with pytest.raises(SpecError, match="KDNAS_STORE holds a password, which logs") as raised:
+        Settings.from_environment({"KDNAS_STORE": "ftp://user:pa55word@host/kdnas"})
+    assert "pa55word" not in str(raised.value)
+
+
 def test_proxies_are_addresses_and_networks() -> None:
     given = {"KDNAS_TRUSTED_PROXIES": " 10.0.0.5, 10.1.0.0/16,,fd00::/8 "}
     found = Settings.from_environment(given).trusted_proxies

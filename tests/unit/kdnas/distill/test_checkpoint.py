@@ -133,6 +133,11 @@ def test_a_place_of_no_use_is_found_before_the_work(place: str) -> None:
         check_place(place)
 
 
+def test_a_place_that_holds_a_password_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"^training\.checkpoints holds a password"):
+        check_place("memory://user:pa55word@runs")
+
+
 def test_a_good_place_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_place(str(tmp_path / "runs"))
     assert list((tmp_path / "runs").iterdir()) == []
