@@ -17,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 import sys
 import time
 import uuid
@@ -250,10 +251,27 @@ def _take(descriptor: int, mode: int, waiting: _Waiting) -> None:
             return
 
 
+def _refuse_anothers(folder: Path) -> None:
+    """Refuse a folder that another user has made where anybody may: he could hold all locks.
+
+    Raises:
+        LatencyError: it is one.
+    """
+    above = folder.parent.stat().st_mode
+    anybodys = above & stat.S_ISVTX and above & stat.S_IWOTH
+    owner = folder.stat().st_uid
+    if anybodys and owner not in {os.getuid(), 0}:
+        raise LatencyError(
+            f"the folder of the locks, {folder}, was made by another user ({owner}), who could "
+            "hold up all work; set KDNAS_LOCKS to a folder of your own"
+        )
+
+
 def _open(name: str) -> int:
     path = lock_folder() / f"{name}.lock"
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
+        _refuse_anothers(path.parent)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise LatencyError(

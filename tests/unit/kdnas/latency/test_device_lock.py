@@ -102,6 +102,21 @@ def test_lock_that_cannot_be_opened(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")
+def test_a_folder_of_somebody_else_is_no_place_for_locks(tmp_path: Path) -> None:
+    folder = device_lock.lock_folder()
+    folder.mkdir()
+    os.chown(folder, 54_321, -1)
+    with training_lock():  # where only its owner could have made it, it is meant to be shared
+        pass
+    tmp_path.chmod(0o1777)
+    with pytest.raises(LatencyError, match=r"was made by another user \(54321\)"), training_lock():
+        pass
+    os.chown(folder, 0, -1)
+    with training_lock():
+        pass
+
+
 def test_who_waits_for_his_turn_says_so_once() -> None:
     messages: list[str] = []
     with (
