@@ -43,14 +43,17 @@ class Reach:
 
     Attributes:
         roots: folders, their links followed, below which everything must lie; None is no limit.
+        apart: folders, their links followed, that are out of reach although they lie below a root;
+            but what has a root below them in turn is not.
     """
 
     roots: tuple[Path, ...] | None = None
+    apart: tuple[Path, ...] = ()
 
     @classmethod
-    def below(cls, roots: Iterable[Path]) -> Reach:
-        """Limit it to what lies below some folders, which need not exist."""
-        return cls(tuple(root.expanduser().resolve() for root in roots))
+    def below(cls, roots: Iterable[Path], apart: Iterable[Path] = ()) -> Reach:
+        """Limit it to what lies below some folders, which need not exist, and not below others."""
+        return cls(_followed(roots), _followed(apart))
 
     @property
     def limited(self) -> bool:
@@ -62,10 +65,14 @@ class Reach:
 
         No link is followed in the folder's own name: who could put one there could lead anywhere.
         """
-        if self.roots is None or any(folder.is_relative_to(root) for root in self.roots):
+        if self.leads_to(folder):
             return self
         real = folder.parent.resolve() / folder.name
-        return self if self._root_of(real) else Reach((*self.roots, real))
+        return self if self.leads_to(real) else Reach((*(self.roots or ()), real), self.apart)
+
+    def leads_to(self, real: Path) -> bool:
+        """Whether a path, whose links have been followed, is within reach."""
+        return self.roots is None or self._root_of(real) is not None
 
     def require(self, path: Path) -> None:
         """Refuse a path that leads out at present; opening it looks again.
@@ -189,8 +196,14 @@ class Reach:
         return root, real.relative_to(root).parts
 
     def _root_of(self, real: Path) -> Path | None:
+        """The root that decides; of all folders that a path lies below that is the deepest one."""
         found = [root for root in self.roots or () if real.is_relative_to(root)]
-        return max(found, key=lambda root: len(root.parts), default=None)
+        root = max(found, key=_depth, default=None)
+        if root is None or any(
+            real.is_relative_to(folder) and _depth(folder) > _depth(root) for folder in self.apart
+        ):
+            return None
+        return root
 
     def _refusal(self, path: Path) -> RequestError:
         """Word it, without a name that is known only from a folder out of reach."""
@@ -212,6 +225,14 @@ class Reach:
 
 ANYWHERE = Reach()
 """No limit: what the user of a command line may open, the command may."""
+
+
+def _followed(folders: Iterable[Path]) -> tuple[Path, ...]:
+    return tuple(folder.expanduser().resolve() for folder in folders)
+
+
+def _depth(folder: Path) -> int:
+    return len(folder.parts)
 
 
 def new_file(name: str, folder: int) -> BufferedWriter:

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -136,12 +136,28 @@ class Settings:
         """How what a request names is opened: below the data roots, or anywhere.
 
         Earlier students, in ``students`` of ``home``, may be read as well, and new ones go there.
+        What else is in ``home`` and in the store is trusted, so it may not even where it lies below
+        a data root.
         """
         if not self.confined:
             return ANYWHERE
-        named = [root.removeprefix("file://") for root in self.data_roots]
-        folders = [Path(root) for root in named if "://" not in root]
-        return Reach.below([*folders, self.home / "students"])
+        folders = [*self.root_folders, self.home / "students"]
+        return Reach.below(folders, self.kept_apart)
+
+    @property
+    def root_folders(self) -> list[Path]:
+        """Those of the data roots that are folders."""
+        return _folders_of(self.data_roots)
+
+    @property
+    def kept_apart(self) -> list[Path]:
+        """Folders of which requests reach nothing."""
+        return [self.home, *_folders_of([self.store_url])]
+
+
+def _folders_of(places: Iterable[str]) -> list[Path]:
+    named = [place.removeprefix("file://") for place in places]
+    return [Path(place) for place in named if "://" not in place]
 
 
 def _store(url: str) -> str:

@@ -13,11 +13,13 @@ from __future__ import annotations
 import glob
 import itertools
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from api.jobs.files import checkpoints_in_store
 from kdnas.errors import RequestError, told_at
 from kdnas.models.teacher_files import ALIASES, refuse_no_model
+from kdnas.reach import Reach
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec, FullTrainingSpec
 from kdnas.specs.parts import CorpusSpec, ModelSpec
@@ -86,8 +88,7 @@ def check_model(model: ModelSpec, where: str, settings: Settings) -> None:
     """
     if model.ref in ALIASES or _is_hub_id(model.ref):
         return
-    roots = [*_folders(settings), (settings.home / "students").resolve()]
-    _check_tree(model.ref, where, roots)
+    _check_tree(model.ref, where, settings.for_service().reach)
     with told_at(where):
         refuse_no_model(model.ref)
 
@@ -103,7 +104,7 @@ def check_folder(text: str, where: str, settings: Settings) -> None:
     Raises:
         RequestError: names the entry, its value and the setting that would allow it.
     """
-    _check_tree(text, where, _folders(settings))
+    _check_tree(text, where, _below_roots(settings))
 
 
 def check_output(text: str, where: str, settings: Settings) -> None:
@@ -117,13 +118,13 @@ def check_output(text: str, where: str, settings: Settings) -> None:
     Raises:
         RequestError: names the entry, its value and the setting that would allow it.
     """
-    _check_path(text, where, _folders(settings))
+    _check_path(text, where, _below_roots(settings))
 
 
 def _check_corpus(corpus: CorpusSpec, where: str, settings: Settings) -> None:
     from kdnas.corpus.sources import find_sources  # loads Arrow
 
-    roots = _folders(settings)
+    reach = _below_roots(settings)
     for source in corpus.source:
         hub_id = source.removeprefix(HUB_PREFIX)
         if source == PYDOCS or (hub_id != source and _is_hub_id(hub_id)):
@@ -134,9 +135,9 @@ def _check_corpus(corpus: CorpusSpec, where: str, settings: Settings) -> None:
                 field=where,
             )
         if glob.has_magic(source):
-            _check_glob(source, where, roots)
+            _check_glob(source, where, reach)
         else:
-            _check_tree(source, where, roots)
+            _check_tree(source, where, reach)
     with told_at(where):
         for found in find_sources(corpus, settings.for_service().reach):
             found.refuse_unreadable()
@@ -182,7 +183,7 @@ def _is_hub_id(ref: str) -> bool:
 def _check_location(location: str, where: str, settings: Settings) -> None:
     """Refuse a folder, or a URL that is not below a URL among the roots."""
     if not _URL.match(location):
-        _check_path(location, where, _folders(settings))
+        _check_path(location, where, _below_roots(settings))
         return
     urls = [root.rstrip("/") for root in settings.data_roots if _URL.match(root)]
     plain = "::" not in location and ".." not in location and "\\" not in location
@@ -190,7 +191,7 @@ def _check_location(location: str, where: str, settings: Settings) -> None:
         raise RequestError(_outside(where, location, urls), field=where)
 
 
-def _check_path(text: str, where: str, roots: list[Path], *, said: str | None = None) -> Path:
+def _check_path(text: str, where: str, reach: Reach, *, said: str | None = None) -> Path:
     """Return where a path leads; ``said`` is what the request says, if that is more."""
     said = said or text
     try:
@@ -200,40 +201,51 @@ def _check_path(text: str, where: str, roots: list[Path], *, said: str | None = 
         reason = getattr(error, "strerror", None) or "it cannot be one"
         problem = f"{where} {shown(said)} is no path: {reason}; check it"
         raise RequestError(problem, field=where) from None
-    if not any(path.is_relative_to(root) for root in roots):
-        raise RequestError(_outside(where, said, roots), field=where)
+    if not reach.leads_to(path):
+        roots = reach.roots or ()
+        below = any(path.is_relative_to(root) for root in roots)
+        own = next((folder for folder in reach.apart if path.is_relative_to(folder)), None)
+        told = _ours(where, said, own) if below and own else _outside(where, said, roots)
+        raise RequestError(told, field=where)
     return path
 
 
-def _check_tree(text: str, where: str, roots: list[Path]) -> None:
+def _check_tree(text: str, where: str, reach: Reach) -> None:
     """Refuse a path outside the roots, and a folder in which a link leads out of them."""
-    for inner in _check_path(text, where, roots).rglob("*"):
+    for inner in _check_path(text, where, reach).rglob("*"):
         if inner.is_symlink():
-            _check_path(str(inner), where, roots)
+            _check_path(str(inner), where, reach)
 
 
-def _check_glob(pattern: str, where: str, roots: list[Path]) -> None:
+def _check_glob(pattern: str, where: str, reach: Reach) -> None:
     """Refuse a glob that begins or leads outside; its files are found only if it begins inside."""
     from kdnas.corpus.sources import MOST_MATCHES  # loads Arrow
 
     parts = Path(pattern).parts
     fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-    start = _check_path(str(Path(*parts[:fixed])), where, roots, said=pattern)
+    start = _check_path(str(Path(*parts[:fixed])), where, reach, said=pattern)
     if ".." in parts[fixed:]:
         problem = f"{where} {shown(pattern)} has .. behind a wildcard; write it plainly"
         raise RequestError(problem, field=where)
     # Path.glob takes no absolute patterns. Of more, the corpus reader refuses all.
     every = glob.iglob(str(start.joinpath(*parts[fixed:])), recursive=True)  # noqa: PTH207
     for match in itertools.islice(every, MOST_MATCHES):
-        _check_path(match, where, roots)
+        _check_path(match, where, reach)
 
 
-def _folders(settings: Settings) -> list[Path]:
-    named = (root for root in settings.data_roots if not _URL.match(root))
-    return [Path(root).expanduser().resolve() for root in named]
+def _below_roots(settings: Settings) -> Reach:
+    """Without the students of ``KDNAS_HOME``, which are models and nothing else."""
+    return Reach.below(settings.root_folders, settings.kept_apart)
 
 
-def _outside(where: str, text: str, roots: list[Path] | list[str]) -> str:
+def _ours(where: str, text: str, folder: Path) -> str:
+    return (
+        f"{where} {shown(text)} lies in {folder}, which kdnas keeps for itself; name something "
+        "below a data root that is beside it"
+    )
+
+
+def _outside(where: str, text: str, roots: Sequence[Path | str]) -> str:
     known = ", ".join(map(str, roots))
     return (
         f"{where} {shown(text)} is outside KDNAS_DATA_ROOTS ({known or 'which is not set'}); name "

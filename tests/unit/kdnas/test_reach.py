@@ -242,6 +242,25 @@ def test_one_folder_more(root: Path, outside: Path, reach: Reach) -> None:
         reach.and_folder(root.parent / "student").open(root.parent / "student" / "a.txt")
 
 
+def test_what_is_apart_is_out_of_reach_below_a_root_too(root: Path) -> None:
+    for name in ("data", "own/store", "own/students"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+        (root / name / "file").write_text(name)
+    (root / "data" / "link").symlink_to(root / "own" / "store" / "file")
+    reach = Reach.below([root, root / "own" / "students"], [root / "own"])
+    for name in ("data", "own/students"):
+        assert text(reach, root / name / "file") == name
+    for way in ("own/store/file", "data/link", "data/../own/store/file"):
+        with pytest.raises(RequestError, match="leads out of the folders"):
+            reach.open(root / way)
+    with reach.folder(root / "data"), pytest.raises(RequestError):
+        reach.children(root / "own")
+    more = reach.and_folder(root / "own" / "store")
+    assert text(more, root / "data" / "link") == "own/store"
+    named_itself = Reach.below([root / "own"], [root / "own"])
+    assert named_itself.leads_to(root / "own" / "store")
+
+
 def test_without_roots_nothing_is_in_reach(root: Path) -> None:
     with pytest.raises(RequestError, match="leads out"):
         Reach.below([]).open(root / "texts" / "a.txt")

@@ -18,7 +18,9 @@ from kdnas.urls import refuse_password
     ],
 )
 def test_a_password_is_refused_and_not_said_again(url: str) -> None:
-    with pytest.raises(SpecError, match=r"^the place holds a password, which logs, pages") as raised:
+    with pytest.raises(
+        SpecError, match=r"^the place holds a password, which logs, pages"
+    ) as raised:
         refuse_password(url, "the place")
     assert "pa55" not in str(raised.value)
 

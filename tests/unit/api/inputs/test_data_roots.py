@@ -48,10 +48,11 @@ def settings(tmp_path: Path, root: Path) -> Settings:
 
 
 @contextmanager
-def refused(where: str) -> Iterator[None]:
+def refused(where: str, said: str = "") -> Iterator[None]:
     with pytest.raises(RequestError) as caught:
         yield
     assert str(caught.value).startswith(where)
+    assert said in str(caught.value)
 
 
 def search(**parts: Any) -> SearchSpec:
@@ -162,6 +163,24 @@ def test_an_earlier_student_may_teach_or_begin(tmp_path: Path, settings: Setting
         check_paths(distillation(student={"init_from": str(tmp_path / "other")}), settings)
     with refused("output"):
         check_paths(distillation(output=student), settings)
+
+
+def test_what_kdnas_keeps_for_itself_is_not_named(tmp_path: Path, root: Path) -> None:
+    home, store = root / "home", root / "store"
+    for folder in (home, home / "students" / "one", store):
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+    settings = Settings.from_environment(
+        {"KDNAS_HOME": str(home), "KDNAS_STORE": f"file://{store}", "KDNAS_DATA_ROOTS": str(root)}
+    )
+    check_paths(search(teacher=str(home / "students" / "one")), settings)
+    for folder in (home, store):
+        with refused("teacher.ref", f"lies in {folder}, which kdnas keeps for itself"):
+            check_paths(search(teacher=str(folder)), settings)
+        with refused("corpus.source", f"lies in {folder}, which kdnas keeps for itself"):
+            check_paths(search(corpus=str(folder)), settings)
+        with refused("output", f"lies in {folder}, which kdnas keeps for itself"):
+            check_paths(distillation(output=f"{folder}/x"), settings)
 
 
 def test_output_and_checkpoints_lie_below_a_root(root: Path, settings: Settings) -> None:
