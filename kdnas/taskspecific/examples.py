@@ -24,12 +24,14 @@ class Examples:
         token_types: which text of a pair each token is of; None where a model does not ask.
         labels: (N,) class numbers, int64, or numbers, float32.
         pad_id: token that fills up a batch.
+        max_length: tokens that a network has positions for; no example has more.
     """
 
     input_ids: Sequence[NDArray[np.int64]]
     token_types: Sequence[NDArray[np.int64]] | None
     labels: Tensor
     pad_id: int
+    max_length: int
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -46,12 +48,12 @@ class Examples:
     def batch(self, indices: Indices) -> TaskBatch:
         """Fetch examples and pad them on the right, in the order of ``indices``.
 
-        T is that of the longest, rounded up to a multiple of eight: few shapes, so that a matrix
-        library builds few kernels.
+        T is that of the longest, rounded up to a multiple of eight but not above ``max_length``:
+        few shapes, so that a matrix library builds few kernels.
         """
         rows = [self.input_ids[i] for i in indices]
         longest = max(len(row) for row in rows)
-        length = -(-longest // LENGTH_STEP) * LENGTH_STEP
+        length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, self.max_length)
         mask = np.arange(length)[None, :] < np.array([len(row) for row in rows])[:, None]  # (B, T)
         ids = np.full(mask.shape, self.pad_id, np.int64)
         ids[mask] = np.concatenate(rows)

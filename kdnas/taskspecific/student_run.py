@@ -219,26 +219,37 @@ class StudentRun:
         return self.best
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next step and the result depend on."""
+        """All that the next step and the result depend on; of one that has diverged, the latter."""
         best, words = self.best, self._words
-        if words is not None:
-            words.write_back(others=False)
-        return {
-            "student": self.student.state_dict(),
-            "decay": 1.0 if words is None else words.decay,
-            "method": self.method.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "losses": float(self._losses),
-            "since": self._since,
+        result = {
             "curve": list(self.curve),
             "attention": list(self.attention),
             "samples": list(self.samples),
             "error": None if self.error is None else str(self.error),
             "best": best and [best.score, best.stage, best.epoch, best.weights],
         }
+        if self.error is not None:
+            return result
+        if words is not None:
+            words.write_back(others=False)
+        return {
+            **result,
+            "student": self.student.state_dict(),
+            "decay": 1.0 if words is None else words.decay,
+            "method": self.method.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "losses": float(self._losses),
+            "since": self._since,
+        }
 
     def load_state_dict(self, state: dict[str, Any], stage: Stage) -> None:
-        """Go on in a stage where :meth:`state_dict` left off."""
+        """Go on in a stage where :meth:`state_dict` left off; one that has diverged does not."""
+        self.curve, self.attention = state["curve"], state["attention"]
+        self.samples = state["samples"]
+        self.best = Best(*state["best"]) if state["best"] else None
+        self.error = TrainingError(state["error"]) if state.get("error") else None
+        if self.error is not None:
+            return
         self.begin(stage)
         self.student.load_state_dict(state["student"])
         if self._words is not None:
@@ -248,10 +259,6 @@ class StudentRun:
         self._optimizer.load_state_dict(state["optimizer"])
         self._losses.fill_(state["losses"])
         self._since = int(state["since"])
-        self.curve, self.attention = state["curve"], state["attention"]
-        self.samples = state["samples"]
-        self.best = Best(*state["best"]) if state["best"] else None
-        self.error = TrainingError(state["error"]) if state.get("error") else None
 
     def _begun(self) -> Stage:
         if self._stage is None:

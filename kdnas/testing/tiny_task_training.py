@@ -58,7 +58,7 @@ def tiny_examples(count: int = 40, seed: int = 0, *, numbers: bool = False) -> E
     found = [int((row == TOLD_BY).sum()) for row in ids]
     types = [(np.arange(len(row)) > len(row) // 2).astype(np.int64) for row in ids]
     labels = torch.tensor(found, dtype=torch.float32 if numbers else torch.int64)
-    return Examples(ids, types, labels, pad_id=0)
+    return Examples(ids, types, labels, pad_id=0, max_length=64)
 
 
 def tiny_space(examples: Examples) -> OutputSpace:

@@ -55,6 +55,7 @@ def part_of(examples: Sequence[Example], encoding: TextEncoding, data: TaskData)
             None if types is None else [np.array(row, np.int64) for row in types],
             labels,
             encoding.pad_id,
+            encoding.max_length,
         ),
     )
 

@@ -128,7 +128,9 @@ def network_of(task_model: TaskModel) -> LayeredNetwork:
     if isinstance(model, SequenceClassifier):
         return SequenceNetwork(model)
     config: Any = model.config
-    return TransformerNetwork(model, family_of(config.model_type), task_model.inputs)
+    # As it is read when it is scored, by a tokenizer of its own.
+    unknown = {"token_type_ids"} - {*task_model.tokenizer.model_input_names}
+    return TransformerNetwork(model, family_of(config.model_type), task_model.inputs - unknown)
 
 
 def plan_student(

@@ -39,7 +39,7 @@ class TextEncoding:
         self._task_model = task_model
         self._labels = labels
         self._numbers = {label: i for i, label in enumerate(labels or ())}
-        self._max_length = max_length
+        self.max_length = max_length
         self._several = several
 
     @property
@@ -102,8 +102,12 @@ class TextEncoding:
         return Prediction(example.id, said, score, right, example.asked(), probabilities=shares)
 
     def token_ids(self, examples: Sequence[TextExample]) -> Mapping[str, list[list[int]]]:
-        """Cut examples into tokens without padding: ``input_ids`` and whatever goes with them."""
-        return self._task_model.taken(self._tokenised(examples))
+        """Cut examples into tokens without padding: ``input_ids``, ``token_type_ids`` and the like.
+
+        Types of tokens are there whether or not this model takes them: others that read the same
+        tokens may.
+        """
+        return self._tokenised(examples, return_token_type_ids=True)
 
     def _encode(self, examples: Sequence[TextExample]) -> dict[str, Tensor]:
         encoded = self._tokenised(examples, padding="longest", return_tensors="pt")
@@ -115,7 +119,7 @@ class TextEncoding:
             [e.text for e in examples],
             None if any(pair is None for pair in pairs) else pairs,
             truncation=True,
-            max_length=self._max_length,
+            max_length=self.max_length,
             **options,
         )
         return encoded

@@ -13,10 +13,11 @@ from kdnas.testing.tiny_task_training import tiny_examples
 PAD = 99
 
 
-def examples(lengths: list[int], *, types: bool = True) -> Examples:
+def examples(lengths: list[int], *, types: bool = True, max_length: int = 64) -> Examples:
     rows = [np.arange(1, n + 1) + 100 * i for i, n in enumerate(lengths)]
     kinds = [np.full(n, i % 2) for i, n in enumerate(lengths)]
-    return Examples(rows, kinds if types else None, torch.arange(len(lengths)), PAD)
+    labels = torch.arange(len(lengths))
+    return Examples(rows, kinds if types else None, labels, PAD, max_length)
 
 
 @given(
@@ -45,6 +46,13 @@ def test_a_batch_has_its_examples_in_order_and_nothing_else(
     assert batch.labels.tolist() == order.tolist()
     assert batch.num_tokens == sum(lengths)
     assert made.lengths.tolist() == lengths
+
+
+def test_no_batch_is_longer_than_a_network_has_positions() -> None:
+    made = examples([3, 61, 7], max_length=61)
+    for chosen, length in (([0], 8), ([1, 2], 61)):
+        batch = made.batch(np.array(chosen))
+        assert {t.shape[1] for t in batch.inputs.values()} == {length}
 
 
 def test_token_types_are_left_out_where_a_model_does_not_ask() -> None:

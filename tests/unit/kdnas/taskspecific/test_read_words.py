@@ -92,7 +92,7 @@ def after(task: TinyTask, examples: Examples, words: Any, steps: int) -> dict[st
 
 def test_a_student_comes_to_what_it_would_with_the_whole_table(classes: TinyTask) -> None:
     """Also words that have a gradient in some steps alone, and those that never have one."""
-    few = Examples(classes.train.input_ids[:10], None, classes.train.labels[:10], 0)
+    few = Examples(classes.train.input_ids[:10], None, classes.train.labels[:10], 0, 64)
     words = few.words()
     assert len(words) < VOCABULARY
     found, wanted = (after(classes, few, read, 4) for read in (words, None))

@@ -144,7 +144,7 @@ def test_progress_is_told_and_may_end_it(running: RunningTeacher, tmp_path: Path
 
 def test_no_examples_are_an_error(running: RunningTeacher, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no examples"):
-        run_over(running, Examples([], None, torch.zeros(0), 0), tmp_path)
+        run_over(running, Examples([], None, torch.zeros(0), 0, 64), tmp_path)
 
 
 def test_a_lookup_does_not_copy_labels_around() -> None:

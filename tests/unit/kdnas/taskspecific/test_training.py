@@ -233,15 +233,20 @@ def test_divergence_is_said(name: str, method: str, request: pytest.FixtureReque
     assert re.match(said, str(run.error))
 
 
-@pytest.mark.parametrize("stop", [None, 7])
-def test_who_diverges_is_left_behind(stop: int | None, classes: TinyTask, tmp_path: Path) -> None:
-    """Also over an interruption; the others come to what they come to alone."""
+@pytest.mark.parametrize(
+    ("method", "stop"),
+    [("vanilla-kd", None), ("vanilla-kd", 7), ("vanilla-kd", 12), ("universal-kd-il", 12)],
+)
+def test_who_diverges_is_left_behind(
+    method: str, stop: int | None, classes: TinyTask, tmp_path: Path
+) -> None:
+    """Also over an interruption of either stage; the others come to what they come to alone."""
     alone = classes.run("pkd")
     assert classes.training([alone]).run()
 
     def both() -> list[StudentRun]:
         return [
-            classes.run("vanilla-kd", learning_rate=1e30, max_grad_norm=0.0),
+            classes.run(method, learning_rate=1e30, max_grad_norm=0.0),
             classes.run("pkd"),
         ]
 
@@ -252,7 +257,8 @@ def test_who_diverges_is_left_behind(stop: int | None, classes: TinyTask, tmp_pa
         runs = both()
     assert classes.training(runs, checkpoints).run()
     diverged, other = runs
-    assert "vanilla-kd diverged" in str(diverged.error)
+    assert f"{method} diverged" in str(diverged.error)
+    assert "in stage 1" in str(diverged.error)
     assert other.error is None
     assert equal_to_the_bit(all_of(other), all_of(alone))
 
