@@ -180,6 +180,10 @@ class DatabaseAwayError(DatabaseError):
         self.reason, self.advice = reason, advice
 
 
+class TransactionEndedError(DatabaseError):
+    """The database has ended a transaction so that others could go on; it may be done again."""
+
+
 class TrainingError(WorkError):
     """A student could not be trained."""
 

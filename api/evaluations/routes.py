@@ -34,7 +34,7 @@ from api.jobs.files import folder_name
 from api.jobs.reading import read_jobs
 from kdnas.db.engine import Database, Session
 from kdnas.db.lists import evaluation_pages
-from kdnas.db.repository import evaluations
+from kdnas.db.repository import evaluations, jobs
 from kdnas.errors import NotFoundError, told_at
 from kdnas.evaluation.data.choosing import tasks_with_data
 from kdnas.evaluation.reports.classes import class_tables
@@ -76,7 +76,7 @@ def create_evaluations(
         query = urlencode({"model": spec.model_name, "suite": spec.suite})
         return Answer(body, location=f"/api/v1/evaluations?{query}")
 
-    return once.answer(202, create)
+    return once.answer(202, create, jobs.require_job)
 
 
 @router.get("/evaluations/suites", response_model=Suites)

@@ -78,8 +78,9 @@ class Once:
         Args:
             status: of the answer.
             act: does it.
-            require: raises NotFoundError unless there is something with this id; for what can be
-                deleted, since an earlier answer must not name what is gone.
+            require: raises NotFoundError unless there is something with this id, of which an answer
+                may name several as its ``items``; for what can be deleted, since an earlier answer
+                must not name what is gone.
 
         Raises:
             ConflictError: the key was used for another body, or what it made has been deleted; or
@@ -99,7 +100,8 @@ class Once:
                 )
             if replayed and require is not None:
                 try:
-                    require(session, given.body["id"])
+                    for one in given.body.get("items", [given.body]):
+                        require(session, one["id"])
                 except NotFoundError:
                     raise ConflictError(
                         f"what Idempotency-Key {self._key!r} made has been deleted since; send a "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import psutil
@@ -58,9 +59,22 @@ RUNNER_BYTES = 1024**3
 MOST_RUNNING = 8
 LEAST_LOG_SECONDS = 0.5
 CLUSTER_SECONDS = 2.0
+FORGETTING_ENDS_SECONDS = 2.0
+"""More than one of the pieces in which old events are removed."""
 _EXIT_LEFT_ALONE = 75
 
 log = structlog.get_logger("kdnas.coordinator")
+
+
+def _each_kind(do: Callable[[JobKind], None]) -> None:
+    """Do something for every kind of job; one that cannot does not keep the others from theirs."""
+    for kind in kinds().values():
+        try:
+            do(kind)
+        except DatabaseError:
+            raise
+        except Exception:
+            log.exception("the coordinator goes on without a kind", kind=kind.name)
 
 
 class Coordinator:
@@ -101,6 +115,7 @@ class Coordinator:
         self._stopping = threading.Event()
         self._deadline = 0.0
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
+        self._forgetting = threading.Thread()  # none yet
 
     @property
     def alive(self) -> bool:
@@ -134,6 +149,8 @@ class Coordinator:
             self._webhook.stop()
         if self._thread.is_alive():
             self._thread.join(timeout_seconds + CLUSTER_SECONDS)
+        if self._forgetting.is_alive():
+            self._forgetting.join(FORGETTING_ENDS_SECONDS)
         log.info("coordinator stopped")
 
     def _run(self) -> None:
@@ -147,14 +164,13 @@ class Coordinator:
                     looked = now
                     self._say_alive()
                     self._end_unwanted()
-                    for kind in kinds().values():
-                        kind.move_on(self._database)
+                    _each_kind(lambda kind: kind.move_on(self._database))
                 if now - cleaned >= CLEAN_SECONDS:
                     cleaned = now
                     self._clean_up()
                 if now - forgot >= FORGET_SECONDS:
                     forgot = now
-                    self._remove_old_events()
+                    self._begin_to_forget()
                 self._start_what_waits()
             except DatabaseError as error:
                 log.error("database out of reach", reason=str(error))
@@ -247,22 +263,37 @@ class Coordinator:
         """
         forget_old_deliveries(self._database)
         of_a_day: set[str] = set()
-        for kind in kinds().values():
-            kind.tidy(self._database, self._settings)
+
+        def clean_up(kind: JobKind) -> None:
             with self._database.read() as session:
                 ended = claims.ended(session, kind.name)
+            of_a_day.update(ended)
+            kind.tidy(self._database, self._settings)
             for job_id in set(ended) - self._cleaned:
                 kind.clean_up(job_id, self._database, self._settings)
                 self._cleaned.add(job_id)
-            of_a_day.update(ended)
+
+        _each_kind(clean_up)
         self._cleaned &= of_a_day  # those before are not looked at any more
+
+    def _begin_to_forget(self) -> None:
+        """Remove old events beside all else: of millions that takes minutes."""
+        if not self._forgetting.is_alive():
+            self._forgetting = threading.Thread(
+                target=self._remove_old_events, name="old-events", daemon=True
+            )
+            self._forgetting.start()
 
     def _remove_old_events(self) -> None:
         days = self._settings.keep_events_days
         if days is not None:
             before = utc_now() - timedelta(days=days)
-            count = remove_old_events(self._database, before, self._stopping.is_set)
-            log.info("old events removed", count=count, before=before.isoformat())
+            try:
+                count = remove_old_events(self._database, before, self._stopping.is_set)
+            except DatabaseError as error:
+                log.warning("old events are not all removed", reason=str(error))
+            else:
+                log.info("old events removed", count=count, before=before.isoformat())
 
     def _reap(self, draining: bool = False) -> None:
         """See to runners that have ended; if the database is out of reach, again later."""
@@ -280,19 +311,20 @@ class Coordinator:
         job_id, owner = child.claim.job_id, child.claim.owner
         asked_for = draining or child.unwanted_since is not None
         left_alone = child.process.returncode == _EXIT_LEFT_ALONE
-        if left_alone and not asked_for:
-            seconds = self._pauses.lengthen(job_id)
-            log.info("tried again later", **child.subject, pause_seconds=seconds)
-        else:
-            self._pauses.forget(job_id)
+        deaths: int | None = None
         with self._database.write() as session:
             if asked_for or left_alone or child.process.returncode == 0:
                 try:
                     leases.release(session, Job, job_id, owner)
                 except NotFoundError:
                     log.info("deleted meanwhile", **child.subject)
-                return
-            deaths = claims.note_death(session, job_id, owner, child.ending())
+            else:
+                deaths = claims.note_death(session, job_id, owner, child.ending())
+        if left_alone and not asked_for:  # only now: without the database all of this comes again
+            seconds = self._pauses.lengthen(job_id)
+            log.info("tried again later", **child.subject, pause_seconds=seconds)
+        else:
+            self._pauses.forget(job_id)
         if deaths:
             log.error("runner died", **child.subject, how=child.ending(), deaths=deaths)
 

@@ -253,9 +253,11 @@ def advance_all(database: Database) -> None:
         unfinished = pipelines.list_pipelines(
             session, statuses=OPEN, owner_kind="service", limit=MOST_AT_ONCE
         )
-        ready = [record for record in unfinished if has_next(session, record)]
-    for record in ready:
+    for record in unfinished:
         try:
+            with database.read() as session:  # a writer would hold up others on SQLite
+                if not has_next(session, record):
+                    continue
             with database.write() as session:
                 now = advance(session, record.id)
             log.info("pipeline moved on", pipeline=record.id, stage=now.stage, status=now.status)

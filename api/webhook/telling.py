@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import structlog
@@ -100,7 +101,7 @@ class Webhook:
         while not self._stopping.is_set():
             with self._database.read() as session:
                 events = events_since(session, self._position, limit=_EVENTS_AT_ONCE)
-                new = [_message_of(session, event) for event in events if _is_end(event)]
+                new = list(_messages_of(session, events))
             if new:
                 with self._database.write() as session:
                     webhook_deliveries.add_deliveries(session, new, self._receiver.shown)
@@ -181,6 +182,17 @@ def forget_old_deliveries(database: Database) -> None:
             return
     with database.write() as session:
         webhook_deliveries.forget_old(session)
+
+
+def _messages_of(session: Session, events: Iterable[EventRecord]) -> Iterator[NewDelivery]:
+    """Messages of the ends among some events."""
+    for event in filter(_is_end, events):
+        try:
+            yield _message_of(session, event)
+        except DatabaseError:
+            raise
+        except Exception:  # one odd job must not keep all later ends from being told
+            log.exception("an end is not told", job=event.job_id, event_id=event.id)
 
 
 def _message_of(session: Session, event: EventRecord) -> NewDelivery:

@@ -26,10 +26,19 @@ from sqlalchemy.orm import Session as Session  # for annotations elsewhere
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from kdnas.db.patience import SHORTEST_SECONDS, Patience
-from kdnas.errors import DatabaseAwayError, DatabaseError
+from kdnas.errors import DatabaseAwayError, DatabaseError, TransactionEndedError
 
 BUSY_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 10
+_NOTICED_SOON: Final = {
+    **{"keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"},
+    "tcp_user_timeout": "30000",  # milliseconds
+}
+"""Of libpq: a server whose machine or network is gone is noticed within half a minute. A URL may
+say otherwise. What the system has of its own is hours."""
+IDLE_SECONDS = 120
+"""So long a transaction may stand still, holding what others wait for, until the server ends it:
+its process was stopped, or is gone with its machine. None of ours computes for nearly as long."""
 MOST_CONNECTIONS = 15
 """Of one process, opened as they are needed and kept: to open one takes as long as ten reads."""
 CACHE_KIB = 512
@@ -76,6 +85,11 @@ _MEANINGS = (
 _AWAY = ("08", "57P01", "57P02", "57P03", "53300")
 """SQLSTATE of PostgreSQL that stops, starts, or has no connection left; without one it was not
 reached at all."""
+_AGAIN = ("25P03", "40001", "40P01")
+"""Of a transaction that it has ended so that others can go on: one that stood still, or that waited
+for another which waited for it."""
+MOST_ENDED: Final = 5
+"""So often a transaction that was ended like this is tried."""
 
 Answer = TypeVar("Answer")
 
@@ -128,6 +142,8 @@ def worded(error: DBAPIError | sqlite3.Error, url: URL) -> DatabaseError:
     known = (meaning for sign, *meaning in _MEANINGS if sign in reason.lower())
     what, advice = next(known, (line, _advice(reason, url)))
     what = f"database {shown(url)}: {what}"
+    if getattr(getattr(error, "orig", None), "sqlstate", None) in _AGAIN:
+        return TransactionEndedError(f"{what}, so that others could go on; do it again")
     if _is_away(error):
         return DatabaseAwayError(what, advice)
     return DatabaseError(f"{what}; {advice}")
@@ -166,17 +182,32 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
         "pool_use_lifo": True,
     }
     if url.get_backend_name() == "postgresql":
-        query = {"connect_timeout": str(CONNECT_TIMEOUT_SECONDS), **url.query}
-        return create_engine(
+        query = {"connect_timeout": str(CONNECT_TIMEOUT_SECONDS), **_NOTICED_SOON, **url.query}
+        engine = create_engine(
             url.set(drivername="postgresql+psycopg", query=query),
             pool_pre_ping=True,
             **pool,
         )
+        event.listen(engine, "connect", _set_up_postgresql)
+        return engine
     options = {"timeout": BUSY_TIMEOUT_SECONDS, "cached_statements": CACHED_STATEMENTS}
     engine = create_engine(url, connect_args=options, **pool)
     event.listen(engine, "connect", partial(_set_up_sqlite, url, foreign_keys))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _set_up_postgresql(connection: psycopg.Connection, _: ConnectionPoolEntry) -> None:
+    """Have the server notice soon that this process is gone, and let go of what it held.
+
+    By statements: options of the connection are refused by poolers in between.
+    """
+    connection.execute(
+        f"SET idle_in_transaction_session_timeout = {IDLE_SECONDS * 1000:d};"
+        "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; "
+        "SET tcp_keepalives_count = 3"
+    )
+    connection.commit()
 
 
 def _set_up_sqlite(
@@ -276,8 +307,8 @@ class Database(AbstractContextManager["Database"]):
         """Do a piece of work as one transaction, once.
 
         Args:
-            work: done again if the database goes away before it is committed, where this process is
-                patient.
+            work: done again if the database ends it so that others can go on, or if it goes away
+                before it is committed, where this process is patient.
             by: see :meth:`write`.
 
         Raises:
@@ -314,6 +345,8 @@ class Database(AbstractContextManager["Database"]):
             if self._patience is None:
                 raise
             return False
+        except TransactionEndedError:
+            return False
         return True
 
     @contextmanager
@@ -346,10 +379,15 @@ class Database(AbstractContextManager["Database"]):
         transaction: Callable[[], AbstractContextManager[Session]],
         work: Callable[[Session], Answer],
     ) -> Answer:
+        ended = 0
         while True:
             try:
                 with transaction() as session:
                     return work(session)
+            except TransactionEndedError:
+                ended += 1
+                if ended == MOST_ENDED:
+                    raise
             except DatabaseAwayError as error:
                 self._wait(error)
 
@@ -410,12 +448,22 @@ class Database(AbstractContextManager["Database"]):
                 raise
 
     def _was_committed(self, number: int) -> bool:
-        """Whether a transaction of PostgreSQL was committed whose connection is lost."""
+        """Whether a transaction of PostgreSQL was committed whose connection is lost.
+
+        Raises:
+            DatabaseError: its process on the server is at it still, when it must have noticed.
+        """
+        until = time.monotonic() + 2 * IDLE_SECONDS
         while True:
             with self._begun(self._reader) as session:
                 found = session.scalar(select(func.txid_status(number)))
             if found != "in progress":
                 return bool(found == "committed")
+            if time.monotonic() > until:
+                raise DatabaseError(
+                    f"database {shown(self.url)}: transaction {number}, whose connection was lost, "
+                    "is neither done nor given up; look at pg_stat_activity, and resume"
+                )
             time.sleep(SHORTEST_SECONDS)  # its own process has not noticed yet
 
     def close(self) -> None:

@@ -110,10 +110,12 @@ def waiting(
 
 
 def at_work(session: Session, now: datetime) -> Counter[tuple[str | None, str]]:
-    """How many of the service's jobs are at work, by user and kind, at a moment of its clock."""
-    held = select(Job).where(
-        Job.owner_kind == "service", Job.status == "running", Job.lease_token.is_not(None)
-    )
+    """How many of the service's jobs are at work, by user and kind, at a moment of its clock.
+
+    One that is paused or cancelled is, as long as a process holds it: its trainings may take long
+    to their end, and it goes on at once when it is resumed.
+    """
+    held = select(Job).where(Job.owner_kind == "service", Job.lease_token.is_not(None))
     rows = [row for row in session.scalars(held) if leases.live_holder(row, now) is not None]
     return Counter((row.owner, row.kind) for row in rows)
 

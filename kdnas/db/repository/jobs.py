@@ -19,6 +19,7 @@ from typing_extensions import TypeVar
 
 from kdnas.db.base import insert, locked, new_id, utc_now
 from kdnas.db.models import FINAL_STATUSES, Job, JobLabel, kind_of
+from kdnas.db.queue import leases
 from kdnas.db.repository import names
 from kdnas.db.repository.events import actor, append_event
 from kdnas.errors import ConflictError
@@ -450,9 +451,17 @@ def tell_labels(session: Session, job_id: str) -> None:
 
 
 def refuse_deletion(session: Session, row: Job, *, with_standing: bool) -> None:
-    """Raise ConflictError if a job is running, or if others stand on it; says which."""
+    """Raise ConflictError if a job is at work, or if others stand on it; says which.
+
+    One that was paused is at work until its process has let go, and would leave things behind.
+    """
     if row.status == "running":
         raise ConflictError(f"{row.called} is running; cancel it before deleting it")
+    if row.status == "paused" and leases.live_holder(row, leases.database_time(session)):
+        raise ConflictError(
+            f"{row.called} is paused, and a process works on it still; wait until that has ended, "
+            "or cancel it before deleting it"
+        )
     standing = row.standing_on(session)
     if standing and not with_standing:
         listed = ", ".join(other.called for other in standing[:3])

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from api.jobs import coordinator as module
 from api.jobs.children import child_environment
@@ -36,6 +38,7 @@ from kdnas.db.repository import (
     webhook_deliveries,
 )
 from kdnas.db.repository.evaluations import NewEvaluation
+from kdnas.errors import DatabaseError
 from kdnas.records import NewCandidate, Proposal, SearchRecord
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
@@ -336,6 +339,73 @@ def test_old_events_are_removed_if_a_setting_wants_that(
             wait_until(lambda: count() == 1)
         made.stop(5)
         assert count() == left
+
+
+def test_removing_old_events_holds_up_nothing(
+    settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removing = threading.Event()
+
+    def remove(_: Database, __: datetime, should_stop: Callable[[], bool]) -> int:
+        removing.set()
+        wait_until(should_stop)
+        return 0
+
+    monkeypatch.setattr(module, "remove_old_events", remove)
+    made = Coordinator(replace(settings, keep_events_days=30), database, max_running=1)
+    made.start()
+    assert removing.wait(30)
+    queue(database, "meanwhile")
+    wait_until(lambda: made.running == 1)
+    made.stop(5)
+    assert not made._forgetting.is_alive()
+
+
+def test_a_kind_that_cannot_move_on_or_clean_up_holds_up_no_other(
+    settings: Settings,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise LookupError("an odd row")
+
+    odd = replace(kinds()["pipeline"], move_on=fail, tidy=fail)
+    monkeypatch.setattr(module, "kinds", lambda: {"pipeline": odd, **others})
+    others = {name: kind for name, kind in kinds().items() if name != "pipeline"}
+    cleaned: list[str] = []
+    others["search"] = replace(others["search"], tidy=lambda *_: cleaned.append("search"))
+    queue(database, "meanwhile")
+    made = Coordinator(settings, database, max_running=1)
+    with capture_logs() as lines:
+        made.start()
+        wait_until(lambda: made.running == 1 and bool(cleaned))
+        made.stop(5)
+    told = [one for one in lines if one["event"] == "the coordinator goes on without a kind"]
+    assert {one["kind"] for one in told} == {"pipeline"}
+
+
+def test_a_database_that_is_away_lengthens_no_pause(
+    database: Database, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at a runner that has ended does all of it again until it can be written down."""
+    search_id = queue(database, "later")
+    runner_pid(coordinator)
+    release, tries = leases.release, []
+
+    def away(*given: Any) -> None:
+        tries.append(given)
+        if len(tries) < 4:
+            raise DatabaseError("the database is out of reach")
+        release(*given)
+
+    monkeypatch.setattr(leases, "release", away)
+    monkeypatch.setattr(module, "TROUBLE_SECONDS", 0.01)
+    pipe = coordinator._children[0].process.stdin
+    assert pipe is not None
+    pipe.close()
+    wait_until(lambda: coordinator.running == 0)
+    assert len(tries) == 4
+    assert coordinator._pauses._until[search_id][1] == 1.0
 
 
 def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Database) -> None:

@@ -21,8 +21,9 @@ from api.webhook import telling
 from api.webhook.receiver import Receiver
 from api.webhook.signing import Signer, old_signature
 from api.webhook.telling import Webhook, forget_old_deliveries
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.models import Event, WebhookDelivery
+from kdnas.db.records import EventRecord, NewDelivery
 from kdnas.db.repository import evaluations, events, jobs, pipelines, searches, webhook_deliveries
 from kdnas.errors import SpecError
 from kdnas.records import SearchStatus
@@ -152,6 +153,25 @@ def test_a_restart_goes_on_where_it_was(database: Database, server: HookServer) 
     with telling_to(server.url, database):
         server.wait_for(2)
     assert server.names == ["first", "meanwhile"]
+
+
+def test_an_end_that_cannot_be_told_holds_up_no_other(
+    database: Database, server: HookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message_of = telling._message_of
+
+    def odd(session: Session, event: EventRecord) -> NewDelivery:
+        message = message_of(session, event)
+        if message.job_name == "odd":
+            raise LookupError("an odd row")
+        return message
+
+    monkeypatch.setattr(telling, "_message_of", odd)
+    with telling_to(server.url, database):
+        for name in ("first", "odd", "last"):
+            end(database, name)
+        server.wait_for(2)
+    assert server.names == ["first", "last"]
 
 
 def test_what_was_told_by_a_program_of_before_is_not_told_anew(

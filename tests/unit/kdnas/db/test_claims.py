@@ -317,6 +317,10 @@ def test_so_many_of_a_user_are_at_work_at_a_time(database: Database) -> None:
         # One whose process is gone is free again, and in nobody's way.
         assert claims.at_work(session, leases.database_time(session)) == {("ann", "search"): 1}
     with database.write() as session:
+        jobs.set_status(session, found.job_id, "paused")
+    assert turns(database, 1) == ["n0", "n1", "n2"]  # a process works on it still
+    with database.write() as session:
+        jobs.set_status(session, found.job_id, "running")
         leases.release(session, Job, found.job_id, by)
     assert turns(database, 1) == ["a0", "n0", "n1", "n2"]
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import text, update
 
-from kdnas.db.engine import Database, parse_url, shown
+from kdnas.db.engine import Database, Session, make_engine, parse_url, shown
 from kdnas.db.migrate import open_database
-from kdnas.db.models import Search
+from kdnas.db.models import Job, Search
 from kdnas.db.repository import jobs, searches
-from kdnas.errors import DatabaseError
+from kdnas.errors import DatabaseError, TransactionEndedError
 from kdnas.settings import Settings
 
 
@@ -65,6 +68,81 @@ def test_an_error_undoes_the_whole_transaction(database: Database) -> None:
         write_and_fail()
     with database.read() as session:
         assert jobs.newest_jobs(session, Search) == []
+
+
+@pytest.mark.databases("postgresql")
+def test_a_server_and_its_clients_notice_soon_that_the_other_is_gone(database: Database) -> None:
+    with database.read() as session:
+        info = session.connection().connection.dbapi_connection.info  # type: ignore[union-attr]
+        told = info.get_parameters()
+        assert (told["keepalives_idle"], told["tcp_user_timeout"]) == ("15", "30000")
+        assert session.execute(text("SHOW idle_in_transaction_session_timeout")).scalar() == "2min"
+    own = make_engine(database.url.update_query_dict({"tcp_user_timeout": "9000"}))
+    with own.connect() as connection:
+        info = connection.connection.dbapi_connection.info  # type: ignore[union-attr]
+        assert info.get_parameters()["tcp_user_timeout"] == "9000"
+    own.dispose()
+
+
+def stands_still(session: Session) -> None:
+    session.execute(text("SELECT 1"))
+    time.sleep(2)
+    session.execute(text("SELECT 1"))
+
+
+def stand_still(database: Database) -> None:
+    with database.write() as session:
+        stands_still(session)
+
+
+@pytest.mark.databases("postgresql")
+def test_who_stands_still_in_a_transaction_is_ended_and_does_it_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdnas.db.engine.IDLE_SECONDS", 1)
+    tries = []
+
+    def work(session: Session) -> None:
+        tries.append(searches.create_search(session, {}, name="once"))
+        session.flush()
+        if len(tries) == 1:
+            time.sleep(2)
+
+    with Database(database.url) as impatient:  # with connections of its own
+        impatient.transact(work)
+        assert len(tries) == 2
+        tries.clear()
+        with pytest.raises(TransactionEndedError, match="idle-in-transaction timeout, so that"):
+            stand_still(impatient)
+        assert not impatient.note(stands_still)
+    with database.read() as session:
+        assert session.query(Job).count() == 1
+
+
+@pytest.mark.databases("postgresql")
+def test_of_two_that_wait_for_each_other_one_does_it_again(database: Database) -> None:
+    with database.write() as session:
+        ids = [searches.create_search(session, {}, name=name).id for name in ("one", "two")]
+    both_hold_one = threading.Barrier(2)
+    tries: list[str] = []
+
+    def change(first: str, second: str, note: str) -> None:
+        def work(session: Session) -> None:
+            tries.append(note)
+            session.execute(update(Job).where(Job.id == first).values(note=note))
+            if len(tries) <= 2:
+                both_hold_one.wait(30)
+            session.execute(update(Job).where(Job.id == second).values(note=note))
+
+        database.transact(work)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(change, *ids, "up"), pool.submit(change, *ids[::-1], "down")]:
+            done.result(60)
+    assert len(tries) == 3
+    with database.read() as session:
+        (note,) = {job.note for job in session.query(Job)}
+    assert note == tries[-1]  # the one that was ended came last
 
 
 def test_readers_and_a_writer_do_not_wait_for_each_other(database: Database) -> None:

@@ -13,6 +13,8 @@ from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.lists import job_pages
 from kdnas.db.models import Distillation, Evaluation, Job, JobLabel, Search
+from kdnas.db.queue import leases
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.repository import distillations, evaluations, events, jobs, searches
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.jobs import add_job
@@ -275,6 +277,20 @@ def test_deleting_a_parent_cancels_children_that_are_not_over(database: Database
     with database.read() as session:
         told = events.events_since(session, job_id=children["running"])
     assert told[-1].payload["status"] == "cancelled"
+
+
+def test_what_was_paused_is_not_deleted_while_a_process_works_on_it(database: Database) -> None:
+    job_id, owner = make_job(database, "search", "paused"), LeaseOwner.of_this_process("service")
+    with database.write() as session:
+        leases.acquire(session, Job, job_id, owner, 60)
+    told = "is paused, and a process works on it still; wait until that has ended, or cancel it"
+    with pytest.raises(ConflictError, match=told), database.write() as session:
+        jobs.delete_job(session, job_id)
+    with database.write() as session:
+        leases.release(session, Job, job_id, owner)
+    with database.write() as session:
+        jobs.delete_job(session, job_id)
+    assert status_of(database, job_id) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
