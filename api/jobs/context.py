@@ -71,6 +71,7 @@ class JobContext:
         self._should_stop, self._at_once = should_stop, at_once
         self.stopped_status = stopped_status
         self._told, self._text = 0.0, ""
+        self._trains: tuple[StudentsAtWork, Callable[[], int], int] | None = None
 
     def phase(self, text: str, share: float | None = None) -> None:
         """Say what this job does or waits for, and how much of that is done (0 to 1).
@@ -158,6 +159,26 @@ class JobContext:
         self._text, self._told = PAUSING, now
         text = f"{PAUSING}: {at_work}"
         self.database.note(lambda s: jobs.note_ending(s, self.id, text, done, total))
+
+    def trains(self, at_work: StudentsAtWork, done: Callable[[], int], total: int) -> None:
+        """Say whose trainings are let come to their end when this job is paused.
+
+        From then on that is told, be it that nothing is heard of them for minutes, as while losses
+        are read: who is silent is killed.
+
+        Args:
+            at_work: they, kept up to date.
+            done: of the whole at that moment, in the kind's own unit.
+            total: the whole.
+        """
+        self._trains = at_work, done, total
+
+    def note_wish(self, wish: StopWish | None) -> None:
+        """Take note of how this job is wanted to stop; called by who watches that."""
+        if wish == "in good order" and self._trains is not None:
+            at_work, done, total = self._trains
+            if at_work.num_training:
+                self.ending(at_work, done(), total)
 
     def event(self, type: str, payload: Mapping[str, Any]) -> None:
         """Tell that something happened; the kind's name stands before ``type``."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from kdnas.db.engine import Database
 from kdnas.db.queue import leases
-from kdnas.errors import ConflictError, DatabaseError
+from kdnas.errors import ConflictError, DatabaseError, NotFoundError
 
 LEASE_SECONDS = 60.0
 RENEW_SECONDS = 15.0
@@ -35,7 +35,7 @@ def held_lease(
     def is_lost() -> bool:
         try:
             database.transact(lambda s: leases.renew(s, table, row_id, owner, LEASE_SECONDS))
-        except ConflictError:
+        except (ConflictError, NotFoundError):  # somebody else's, or deleted
             return True
         return False
 

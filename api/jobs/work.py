@@ -114,8 +114,13 @@ def at_work(
         if claim is None:
             _set_running(database, job_id)
 
+        contexts: list[JobContext] = []
+
         def ask() -> StopWish | None:
-            return database.ask(lambda session: stop_wish(session, job_id))
+            found = database.ask(lambda session: stop_wish(session, job_id))
+            for context in contexts:
+                context.note_wish(found)
+            return found
 
         with watched(ask, None, f"watch-{job_id}") as wish:
 
@@ -133,6 +138,7 @@ def at_work(
                 )
 
             context = database.ask(take_up)
+            contexts.append(context)
             try:
                 yield context
             except (ConflictError, DatabaseError, StoppedError):

@@ -31,6 +31,7 @@ class SearchProgress:
         self._finished, self._episode = finished, 0
         self._shares: dict[str, float | None] = {}  # None until a worker is heard of
         self._at_work = StudentsAtWork()
+        context.trains(self._at_work, lambda: self._done, self._total)
         self._write()
 
     def __call__(self, event: Progress) -> None:
@@ -75,5 +76,5 @@ class SearchProgress:
 
     @property
     def _done(self) -> int:
-        candidates = self._finished + sum(share or 0.0 for share in self._shares.values())
+        candidates = self._finished + sum(share or 0.0 for share in [*self._shares.values()])
         return min(self._total, round(PARTS * candidates))

@@ -318,6 +318,7 @@ class _Progress:
         self._context, self._watchers = context, watchers
         self._total, self._done = total, done
         self._at_work = StudentsAtWork()
+        context.trains(self._at_work, lambda: self._done, total)
         context.progress(done, total)
 
     def __call__(self, event: BackendEvent) -> None:

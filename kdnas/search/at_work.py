@@ -35,7 +35,7 @@ class _Pace:
 
 
 class StudentsAtWork:
-    """Follows what a backend tells.
+    """Follows what a backend tells; may be read by another thread meanwhile.
 
     Args:
         clock: seconds.
@@ -74,17 +74,17 @@ class StudentsAtWork:
         self._groups = {ids: pace for ids, pace in self._groups.items() if self._left(ids)}
 
     def _left(self, ids: tuple[str, ...]) -> int:
-        return len(self.begun.intersection(ids))
+        return len(self.begun.copy().intersection(ids))
 
     @property
     def num_training(self) -> int:
         """Students that have made a step and whose training is not over."""
-        return sum(map(self._left, self._groups))
+        return sum(map(self._left, [*self._groups]))
 
     @property
     def seconds_left(self) -> float | None:
         """Until the last of those is through; None where their pace says nothing yet."""
-        left = [pace.seconds_left for pace in self._groups.values()]
+        left = [pace.seconds_left for pace in [*self._groups.values()]]
         known = [seconds for seconds in left if seconds is not None]
         return max(known) if known and len(known) == len(left) else None
 
@@ -92,9 +92,10 @@ class StudentsAtWork:
         """Say how many there are, how far the last of them is, and for about how long yet."""
         number = self.num_training
         students = f"{number} student{'' if number == 1 else 's'}"
-        if not self._groups:
+        paces = [*self._groups.values()]
+        if not paces:
             return students
-        last = min(self._groups.values(), key=lambda pace: pace.step - pace.total)
+        last = min(paces, key=lambda pace: pace.step - pace.total)
         left = self.seconds_left
         yet = "" if left is None else f", {_about(left)} left"
         return f"{students} at step {last.step} of {last.total}{yet}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 
 import pytest
 
@@ -21,7 +22,8 @@ from kdnas.errors import (
     StoreError,
     TrainingError,
 )
-from kdnas.records import SearchRecord
+from kdnas.records import AttemptStarted, GroupProgress, SearchRecord
+from kdnas.search.at_work import StudentsAtWork
 from kdnas.settings import Settings
 
 
@@ -148,6 +150,53 @@ def test_a_job_that_is_cancelled_meanwhile_stays_so_and_is_cleaned_up(
 
     assert do_job(own.id, database, settings, run, clean_up=clean_up) == "cancelled"
     assert clean_up.done == [own.id]
+
+
+def test_a_paused_job_says_what_it_lets_end_though_nothing_is_heard_of_that(
+    database: Database, settings: Settings, claimed: SearchRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while losses are read, for minutes: whoever is silent is killed."""
+    monkeypatch.setattr("api.jobs.lease.WATCH_SECONDS", 0.05)
+
+    def run(context: JobContext) -> None:
+        at_work = StudentsAtWork()
+        at_work.note(AttemptStarted(("a", "b"), "w"))
+        at_work.note(GroupProgress(("a", "b"), "w", 600, 600))
+        context.trains(at_work, lambda: 50, 100)
+        with database.write() as session:
+            jobs.set_status(session, claimed.id, "paused")
+        until = time.monotonic() + 30
+        while phase() != "pausing: 2 students at step 600 of 600":
+            assert time.monotonic() < until, phase()
+            time.sleep(0.02)
+        context.check()
+
+    def phase() -> str | None:
+        with database.read() as session:
+            return jobs.phase_of(session, claimed.id)
+
+    assert do_job(claimed.id, database, settings, run, claim="claim") == "paused"
+    assert phase() is None
+
+
+def test_whose_row_is_gone_stops(
+    database: Database, settings: Settings, claimed: SearchRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.jobs.lease.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("api.jobs.lease.WATCH_SECONDS", 0.05)
+
+    def run(context: JobContext) -> None:
+        with database.write() as session:
+            jobs.set_status(session, claimed.id, "cancelled")
+            jobs.delete_job(session, claimed.id)
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            context.check_lease()
+            time.sleep(0.02)
+        pytest.fail("it never stopped")
+
+    with pytest.raises(ConflictError, match="another process took over"):
+        do_job(claimed.id, database, settings, run, claim="claim")
 
 
 def test_what_was_paused_before_its_runner_began_is_left_alone(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -26,6 +27,9 @@ class Job:
 
     def should_stop(self) -> bool:
         return self.is_to_stop
+
+    def trains(self, at_work: StudentsAtWork, done: Callable[[], int], total: int) -> None:
+        self.trained = at_work, done, total
 
     def ending(self, at_work: StudentsAtWork, done: int, total: int) -> None:
         self.told.append((f"pausing: {at_work}", done, total))
