@@ -32,7 +32,7 @@ from kdnas.specs.task_distillation import METHODS, TaskDistillationSpec, TaskGri
 from kdnas.taskspecific.grid import GRID_SEED, TaskPoint, TaskTrial, best_task_trial, task_points
 from kdnas.taskspecific.methods.registry import method_named
 from workers.task.ready import OnProgress, ReadyTask, ShouldStop, TaskProgress, prepare_for_task
-from workers.task.runs import do_run, try_out
+from workers.task.runs import do_run, let_go, try_out
 from workers.task.scoring import FinishedTaskRun
 
 TRANSFORMER_METHODS: Final = tuple(name for name in METHODS if name != "universal-kd-ca")
@@ -319,6 +319,8 @@ def run(data_dir: Path, path: Path, parts: tuple[Part, ...], minutes: float) -> 
                     results.add(kept)
                 if piece.tries:
                     tidy(results, piece, work)
+                else:
+                    let_go(work / piece.name)
                 score = kept["trial"]["held_out"] if piece.tries else kept["main"]
                 print(f"{time.strftime('%H:%M:%S')} {piece.name}: {score}", flush=True)
             finally:

@@ -73,8 +73,10 @@ def chosen_hyper(
         return None
     settings, spec = context.settings, ready.spec
     folder = grid_folder(settings, grid["key"])
+    tried_here = False
 
     def choose(known: Sequence[Any], keep: Keep, stops: ShouldStop) -> dict[str, Any] | None:
+        nonlocal tried_here
         trials = [TaskTrial.from_json(values) for values in known]
 
         def waits(text: str) -> None:
@@ -89,6 +91,7 @@ def chosen_hyper(
             from workers.task.grid import try_task_grid  # Ray is loaded where work is done
 
             on_progress(GridProgress(method, len(trials), grid["points"]))
+            tried_here = True
             tried = try_task_grid(
                 ready,
                 method,
@@ -121,7 +124,8 @@ def chosen_hyper(
     if seed == GRID_SEED:
         run = task_run_folder(settings, context.id, method, seed)
         _take_over(folder / "trials", best, run)
-    if seed == GRID_SEED or GRID_SEED not in spec.seeds:
+    # Who has tried it may want the best trial, and is a moment behind who waited for that.
+    if seed == GRID_SEED or (tried_here and GRID_SEED not in spec.seeds):
         _remove(folder)
     return best.applied_to(ready.checked.hyper)
 

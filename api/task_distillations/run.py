@@ -125,7 +125,7 @@ def run_in(context: JobContext, watchers: TaskWatchers = TaskWatchers()) -> None
         StoppedError: they were to stop.
         KdnasError: whatever kept them from going on.
     """
-    from workers.task.runs import groups_of
+    from workers.task.runs import groups_of, let_go
 
     database, settings = context.database, context.settings
     stored = TaskDistillationSpec.read(dict(context.spec), context.called)
@@ -134,6 +134,8 @@ def run_in(context: JobContext, watchers: TaskWatchers = TaskWatchers()) -> None
     done = database.ask(lambda session: task_distillations.finished_runs(session, context.id))
     spec = ready.spec
     total = len(spec.methods) * len(spec.seeds)
+    for method, seed in done:  # a kill may have come between
+        let_go(task_run_folder(settings, context.id, method, seed))
     context.progress(len(done), total)
     context.end_preparation("training")
     for seed in spec.seeds:
@@ -142,6 +144,11 @@ def run_in(context: JobContext, watchers: TaskWatchers = TaskWatchers()) -> None
             if methods:
                 progress = _Progress(context, watchers, methods, seed, len(done), total)
                 for run in _store_runs(context, _trained(context, ready, progress)):
+                    folder = task_run_folder(settings, context.id, run.method, seed)
+                    if run.error is None:
+                        let_go(folder)
+                    else:  # to which its checkpoints would lead again
+                        shutil.rmtree(folder, ignore_errors=True)
                     watchers.run(run)
                     done.add((run.method, seed))
                 context.progress(len(done), total)
@@ -261,7 +268,6 @@ def _kept(context: JobContext, method: str, seed: int, folder: Path, outcome: Ou
     """Keep the predictions of a run that has come to its end."""
     if isinstance(outcome, TrainingError):
         context.warn(f"{method} with seed {seed} failed: {outcome}")
-        shutil.rmtree(folder, ignore_errors=True)  # its checkpoints lead to the same again
         return TaskRun(method, seed, error=str(outcome))
     write_predictions(folder, outcome.result)
     return outcome.run

@@ -5,6 +5,7 @@ What puts it together, stores it and shows it is tried with it.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -131,6 +132,10 @@ class TaskWork:
                 on_trial(TaskTrial(point, ending, score, () if score is None else (score,)))
         return True
 
+    def let_go(self, folder: Path) -> None:
+        """Remove checkpoints, as is done once a result is stored."""
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+
     def groups_of(self, ready: MadeUpTask) -> list[tuple[str, ...]]:
         """Say which methods are done beside each other."""
         return self.groups or [(method,) for method in ready.spec.methods]
@@ -196,9 +201,7 @@ class MadeUpTask:
             return None
         if (method, seed) in self.work.fails:
             return TrainingError("the loss is no number at step 12")
-        checkpoint.rmdir()
-        checkpoint.parent.rmdir()
-        (folder / "model").mkdir()
+        (folder / "model").mkdir(exist_ok=True)
         (folder / "model" / "weights").write_text(f"{method} {seed}")
         run = task_run(method, seed)
         return SimpleNamespace(run=run, result=result_of(run))

@@ -26,6 +26,7 @@ from workers.task.scoring import FinishedTaskRun, save_student, scored_run
 from workers.task.students import StudentPlan, network_of
 
 KEPT_MODEL = "model"
+CHECKPOINTS, ASSISTANT = "checkpoints", "assistant"
 """Folder of a run's student, in the run's own."""
 MOST_BESIDE = 4
 """Students that learn beside each other: more of them take more memory, and save little more."""
@@ -95,8 +96,9 @@ def do_runs(
 
     Args:
         ready: the task.
-        folders: method → folder of its run alone: checkpoints while it goes on (of all of them in
-            the first one's), the student in ``model``.
+        folders: method → folder of its run alone: checkpoints (of all of them in the first one's),
+            by which the same is come to again without a step until :func:`let_go`; the student in
+            ``model``.
         seed: of what is fresh, of the order and of dropout.
         on_progress: is told how it goes.
         should_stop: asked between steps; True ends it after a checkpoint.
@@ -110,7 +112,7 @@ def do_runs(
     """
     used = hyper or ready.checked.hyper
     with tidy_process(ready.spec.threads):
-        learned = _learned(ready, folders, seed, on_progress, should_stop, used)
+        learned = _learned(ready, folders, seed, on_progress, should_stop, used, keeps_end=True)
         if learned is None:
             return None
         outcomes: dict[str, Outcome] = {}
@@ -121,9 +123,17 @@ def do_runs(
             finished = scored_run(ready, one.student, one.run, seed, used, one.seconds)
             outcomes[method] = finished
             save_student(ready, one.student, finished.run, folders[method] / KEPT_MODEL, used)
-    shutil.rmtree(_assistant_folder(folders), ignore_errors=True)
-    shutil.rmtree(_checkpoints(folders), ignore_errors=True)
     return outcomes
+
+
+def let_go(folder: Path) -> None:
+    """Remove that with which a run would go on, once what it came to is kept elsewhere.
+
+    Args:
+        folder: of the run; its student stays.
+    """
+    for path in (folder / ASSISTANT, *folder.glob(f"{CHECKPOINTS}*")):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def try_out(
@@ -185,11 +195,11 @@ class _Learned:
 def _checkpoints(folders: Mapping[str, Path]) -> Path:
     """Where runs keep checkpoints that are theirs alone."""
     first, *others = folders
-    return folders[first] / "+".join(["checkpoints", *others])
+    return folders[first] / "+".join([CHECKPOINTS, *others])
 
 
 def _assistant_folder(folders: Mapping[str, Path]) -> Path:
-    return next(iter(folders.values())) / "assistant"
+    return next(iter(folders.values())) / ASSISTANT
 
 
 def _learned(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from kdnas.errors import TeacherError
 from kdnas.evaluation.data.splitting import for_tuning
@@ -18,6 +19,7 @@ from kdnas.evaluation.finetuning.saving import SavedTask
 from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.evaluation.settings import FinetuneSettings, published_settings
 from kdnas.evaluation.tasks.examples import TaskData
+from kdnas.evaluation.untrained.own_head import only_numbered, simple_name
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
 from kdnas.specs.task_distillation import TaskTeacherSpec
 from kdnas.store import MADE_OF, Store
@@ -26,6 +28,8 @@ KIND = "task-teacher"
 """Kind of teachers that were fine-tuned for a task, in the store."""
 HEAD = "ForSequenceClassification"
 """End of the name of an architecture that answers classifications and regressions."""
+WAIT_SECONDS = 0.5
+"""Between looks at whether somebody who waits for another process is to stop."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +82,11 @@ def in_order_of_head(handle: TeacherHandle, data: TaskData, saved: SavedTask | N
     if not labels:
         return data
     names = tuple(str(config.id2label[i]) for i in range(wanted))
-    if set(names) == set(labels):
-        return replace(data, labels=names)
+    known = {simple_name(label): label for label in labels}
+    if {simple_name(name) for name in names} == known.keys() and len(known) == wanted:
+        return replace(data, labels=tuple(known[simple_name(name)] for name in names))
     if names == tuple(f"LABEL_{i}" for i in range(wanted)):
-        return data
+        return replace(data, notes=(*data.notes, only_numbered(names, labels)))
     raise TeacherError(
         f"teacher {handle.ref!r} has a head for the labels {_listed(names)}, and {task.name} has "
         f"{_listed(labels)}; give a teacher that has learned {task.name}, or an encoder without a "
@@ -137,7 +142,7 @@ def tuned_teacher(
         should_stop: asked between steps.
 
     Returns:
-        None if it was stopped, after a checkpoint.
+        None if it was stopped, after a checkpoint, or while another process was at it.
 
     Raises:
         TaskDataError, TrainingError, StoreError, TeacherError: see ``finetune``.
@@ -151,7 +156,9 @@ def tuned_teacher(
     if known is None:
         folder = work / key
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(work / f".{key}.lock"):
+        with _turn(work / f".{key}.lock", on_progress, should_stop) as is_ours:
+            if not is_ours:
+                return None
             known = store.recall(KIND, key)
             if known is None:
                 kept = folder / "model"
@@ -174,6 +181,31 @@ def tuned_teacher(
         shutil.rmtree(folder, ignore_errors=True)
     made = prepare_teacher(str(store.fetch(KIND, known)))
     return replace(made, ref=f"{origin.ref} fine-tuned on {data.task.name}")
+
+
+@contextmanager
+def _turn(
+    lock: Path, on_progress: Callable[[FinetuneProgress], None], should_stop: Callable[[], bool]
+) -> Iterator[bool]:
+    """Hold a lock for the time of a ``with`` block; False where it was to stop before."""
+    held = FileLock(lock)
+    while not _taken(held):
+        if should_stop():
+            yield False
+            return
+        on_progress(FinetuneProgress("another process is at it", 0, 1, waits=True))
+    try:
+        yield True
+    finally:
+        held.release()
+
+
+def _taken(lock: FileLock) -> bool:
+    try:
+        lock.acquire(timeout=WAIT_SECONDS)
+    except Timeout:
+        return False
+    return True
 
 
 def _stored(folder: Path, origin: TeacherHandle, data: TaskData, store: Store) -> str:

@@ -46,19 +46,18 @@ def labels_of_head(
     if data.labels is None:
         return None, ()
     own = [str(model.config.id2label[i]) for i in range(model.config.num_labels)]
-    known = {_simple(label): label for label in data.labels}
-    named = tuple(known.get(_simple(label), label) for label in own)
+    known = {simple_name(label): label for label in data.labels}
+    named = tuple(known.get(simple_name(label), label) for label in own)
     right = _right_somewhere(data)
     lacking = [label for label in right if label not in named]
     if not lacking:
         return named, ()
     numbers = tuple(map(str, range(len(own))))
-    if all(_simple(label) in (f"label{i}", i) for i, label in zip(numbers, own, strict=True)):
+    if all(simple_name(label) in (f"label{i}", i) for i, label in zip(numbers, own, strict=True)):
         if set(right) <= set(numbers):
             return numbers, ()
         if len(own) == len(data.labels):
-            pairs = ", ".join(f"{a} is {b}" for a, b in zip(own, data.labels, strict=True))
-            return data.labels, (f"the model only numbers its classes; taken was that {pairs}",)
+            return data.labels, (only_numbered(own, data.labels),)
     more = ", …" if len(own) > _MOST_NAMED else ""
     raise RequestError(
         f"{data.task.name} has the label {lacking[0]!r}, which model {model.ref!r} does not know; "
@@ -75,5 +74,12 @@ def _right_somewhere(data: TaskData) -> Sequence[str]:
     return found_labels(data.task, examples) or ()
 
 
-def _simple(label: str) -> str:
+def only_numbered(own: Sequence[str], taken: Sequence[str]) -> str:
+    """Say what the classes of a head were taken for that has no names of its own for them."""
+    pairs = ", ".join(f"{a} is {b}" for a, b in zip(own, taken, strict=True))
+    return f"the model only numbers its classes; taken was that {pairs}"
+
+
+def simple_name(label: str) -> str:
+    """A label without what writers differ in: case, blanks and underlines."""
     return label.lower().replace("_", "").replace(" ", "")

@@ -114,6 +114,7 @@ def test_a_row_for_each_task_and_seed(client: TestClient, database: Database, da
     assert len(client.get(answer.headers["location"]).json()["items"]) == 4
     again = client.post(EVALUATIONS, json=body, headers={"Idempotency-Key": "one"})
     assert again.json() == answer.json()
+    assert again.headers["Idempotency-Replayed"] == "true"
     with database.read() as session:
         told = events.events_since(session)
     assert {event.type for event in told} == {"evaluation_created"}
@@ -132,6 +133,25 @@ def test_a_row_for_each_task_and_seed(client: TestClient, database: Database, da
         for event, row in zip(told, made, strict=True)
     ]
     assert told[0].payload["name"].startswith(f"{made[0]['task']}-seed-{made[0]['seed']}-")
+
+
+def test_an_answer_is_not_repeated_once_one_of_its_jobs_is_gone(
+    client: TestClient, data: Path
+) -> None:
+    body = {
+        "model": "minilm",
+        "suite": "glue",
+        "data_dir": str(data),
+        "tasks": ["SST-2"],
+        "seeds": 2,
+    }
+    key = {"Idempotency-Key": "one"}
+    made = client.post(EVALUATIONS, json=body, headers=key).json()["items"]
+    client.patch(f"{EVALUATIONS}/{made[1]['id']}", json={"action": "cancel"})
+    assert client.delete(f"{EVALUATIONS}/{made[1]['id']}").is_success
+    again = client.post(EVALUATIONS, json=body, headers=key)
+    assert again.status_code == 409
+    assert "has been deleted since" in again.json()["detail"]
 
 
 def test_a_users_table_and_a_grid_are_asked_for(client: TestClient, data: Path) -> None:

@@ -78,6 +78,30 @@ def place(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return Place(database, tmp_path, TaskWork.installed(monkeypatch))
 
 
+def test_what_a_run_would_go_on_with_stays_until_its_result_is_stored(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed between the two comes to it again without a step."""
+    job_id = place.create(methods=["none"], seeds=1)
+    folder = place.folder(job_id, "none", 0)
+    store = task_distillations.add_run
+
+    def lost(*_: Any) -> None:
+        assert (folder / "checkpoints").exists()
+        raise StoreError("killed here")
+
+    monkeypatch.setattr(task_distillations, "add_run", lost)
+    with pytest.raises(StoreError):
+        place.run(job_id)
+    assert (folder / "checkpoints").exists()
+    with place.database.write() as session:
+        store(session, job_id, task_run("none", 0))  # and here another one, after that
+        jobs.set_status(session, job_id, "queued")
+    assert place.run(job_id) == "succeeded"
+    assert place.work.begun == [("none", 0)]
+    assert not (folder / "checkpoints").exists()
+
+
 def test_every_method_is_done_with_a_seed_before_the_next_seed(place: Place) -> None:
     job_id, told = place.create(), []
     watchers = TaskWatchers(

@@ -20,7 +20,7 @@ from kdnas.testing.tiny_teacher import make_tiny_teacher
 from workers.task import grid as task_grid
 from workers.task.grid import TaskGridWork
 from workers.task.ready import ReadyTask, TaskProgress, prepare_for_task
-from workers.task.runs import do_run, try_out
+from workers.task.runs import do_run, let_go, try_out
 
 POINT = TaskPoint(8, 2e-3, 0.3)
 METHODS = ("takd", "pkd", "universal-kd-il")
@@ -110,6 +110,7 @@ def test_a_carried_trial_is_the_run_it_becomes(
         "beta": POINT.beta if method_named(method).uses_beta else None,
     }
     assert weights(folder / "model") == weights(tmp_path / "anew" / "model")
+    let_go(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["model"]
 
 

@@ -24,7 +24,7 @@ from kdnas.testing.saving_often import narrow
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, texts_of, transformers_says
 from workers.task import ready as ready_module
 from workers.task.ready import ReadyTask, RunningTeacher, TaskProgress, prepare_for_task
-from workers.task.runs import KEPT_MODEL, do_run, do_runs, groups_of
+from workers.task.runs import KEPT_MODEL, do_run, do_runs, groups_of, let_go
 from workers.task.scoring import FinishedTaskRun
 
 OF_TRANSFORMERS = [name for name in METHODS if name != "universal-kd-ca"]
@@ -75,6 +75,7 @@ def sequences(lab: TinyTaskLab) -> dict[str, ReadyTask]:
 def done(ready: ReadyTask, method: str, folder: Path, seed: int = 0) -> FinishedTaskRun:
     finished = do_run(ready, method, seed, folder)
     assert finished is not None
+    let_go(folder)
     return finished
 
 
@@ -290,9 +291,31 @@ def test_beside_each_other_they_come_to_the_same_to_the_bit(
         alone = done(said_anew, method, tmp_path / f"{method} alone").run
         assert same(folders[method], tmp_path / f"{method} alone")
         assert replace(outcome.run, seconds=0) == replace(alone, seconds=0)
+        let_go(folders[method])
         assert [path.name for path in folders[method].iterdir()] == [KEPT_MODEL]
     seconds = [outcome.run.seconds for outcome in outcomes.values()]  # type: ignore[union-attr]
     assert seconds == [seconds[0]] * 3
+
+
+@pytest.mark.parametrize("methods", [("takd",), ("vanilla-kd", "pkd", "universal-kd-il")])
+def test_what_is_not_kept_elsewhere_yet_is_come_to_again_without_a_step(
+    methods: tuple[str, ...], said_anew: ReadyTask, classes: ReadyTask, tmp_path: Path
+) -> None:
+    """Between the end of a training and the storing of its result a process may be killed."""
+    ready = said_anew if len(methods) > 1 else classes
+    folders = {method: tmp_path / method for method in methods}
+    first = do_runs(ready, folders, 0)
+    told: list[TaskProgress] = []
+    again = do_runs(ready, folders, 0, told.append)
+    assert told == []
+    assert first is not None
+    assert again is not None
+    for method in methods:
+        one, other = first[method], again[method]
+        assert isinstance(one, FinishedTaskRun)
+        assert isinstance(other, FinishedTaskRun)
+        assert replace(one.run, seconds=0) == replace(other.run, seconds=0)
+        assert one.result == other.result
 
 
 def test_one_that_diverges_leaves_the_others_alone(
@@ -309,6 +332,8 @@ def test_one_that_diverges_leaves_the_others_alone(
     assert outcomes is not None
     assert isinstance(outcomes["pkd"], TrainingError)
     assert isinstance(outcomes["vanilla-kd"], FinishedTaskRun)
+    for folder in folders.values():
+        let_go(folder)
     assert [path.name for path in tmp_path.glob("*/*")] == [KEPT_MODEL]
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from transformers import AutoModelForSequenceClassification
 
 from kdnas.evaluation.data.splitting import for_tuning
 from kdnas.evaluation.finetuning.run import finetune
 from kdnas.evaluation.finetuning.saving import read_saved_task
+from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.models.teacher import TeacherHandle
 from kdnas.store import MADE_OF
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab
@@ -49,6 +51,7 @@ def tuned(
     home: Path,
     seed: int = 0,
     should_stop: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[FinetuneProgress], None] = lambda _: None,
     **changes: Any,
 ) -> TeacherHandle | None:
     checked: CheckedTask = check_task(lab.classification(**changes), lab.store(home))
@@ -62,7 +65,7 @@ def tuned(
         home / "task-teachers",
         device="cpu",
         threads=1,
-        on_progress=lambda _: None,
+        on_progress=on_progress,
         should_stop=should_stop,
     )
 
@@ -121,6 +124,19 @@ def test_two_at_once_tune_it_once(
     assert len(names) == 2
     assert names[0] == names[1] is not None
     assert len(finetunings.data) == 1
+
+
+def test_who_waits_for_another_says_so_and_may_be_stopped(
+    lab: TinyTaskLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_teacher, "WAIT_SECONDS", 0.02)
+    assert tuned(lab, tmp_path, should_stop=lambda: True) is None  # leaves the lock's file
+    (lock,) = (tmp_path / "task-teachers").glob(".*.lock")
+    told: list[FinetuneProgress] = []
+    with FileLock(lock):
+        assert tuned(lab, tmp_path, 0, lambda: len(told) == 3, told.append) is None
+    assert {(one.phase, one.waits) for one in told} == {("another process is at it", True)}
+    assert tuned(lab, tmp_path) is not None
 
 
 def test_epochs_are_chosen_by_what_it_has_not_seen(
