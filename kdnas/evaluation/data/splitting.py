@@ -74,7 +74,7 @@ def for_tuning(data: TaskData) -> TaskData:
 
     That is the development part where the test part is scored. Elsewhere a tenth of the training
     part is held out, by a draw that is always the same; what shares a context or a first text
-    stays on one side, unless that is everything.
+    stays on one side, unless that is everything, or so much that a tenth cannot be cut like this.
 
     Args:
         data: of the task.
@@ -110,15 +110,27 @@ def _cut(
             f"{len(examples)} examples of {task.name} about {len(groups)} text{places(examples)}"
             f" cannot be split in two; {sentences}give more, or a file for each part"
         )
-    order = list(groups.values())
-    random.Random(seed).shuffle(order)
-    held_out: set[int] = set()
-    for members in order[:-1]:
-        if held_out and len(held_out) + len(members) > share * len(examples):
-            break
-        held_out.update(members)
+    held_out = _drawn(list(groups.values()), seed, share * len(examples), bounded=alone)
+    if not held_out:
+        held_out = _drawn([[n] for n in range(len(examples))], seed, share * len(examples))
     train = [e for n, e in enumerate(examples) if n not in held_out]
     return train, [e for n, e in enumerate(examples) if n in held_out]
+
+
+def _drawn(groups: list[list[int]], seed: int, wanted: float, *, bounded: bool = False) -> set[int]:
+    """Draw groups of examples up to a number of these, at least one and never all of them.
+
+    Bounded, a first group of more than twice that number is passed over; there may be no other.
+    """
+    random.Random(seed).shuffle(groups)
+    held_out: set[int] = set()
+    for members in groups[:-1]:
+        if not held_out and bounded and len(members) > 2 * wanted and len(members) > 1:
+            continue
+        if held_out and len(held_out) + len(members) > wanted:
+            break
+        held_out.update(members)
+    return held_out
 
 
 def _group(example: Example) -> object:

@@ -75,6 +75,26 @@ def test_a_tenth_of_the_training_part_is_kept_for_tuning(number: int) -> None:
     assert for_tuning(data) == tuning
 
 
+@given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=12))
+def test_a_tenth_is_held_out_however_few_first_texts_there_are(sizes: list[int]) -> None:
+    texts = [number for number, size in enumerate(sizes) for _ in range(size)]
+    if len(texts) < 20:
+        return
+    data = TaskData(TASKS["rte"], examples(texts), {}, None, True, ())
+    tuning = for_tuning(data)
+    held_out = tuning.evaluations["tuning"]
+    assert 1 <= len(held_out) <= 0.2 * len(texts)
+    assert len(tuning.train) + len(held_out) == len(texts)
+
+
+def test_first_texts_stay_on_one_side_where_a_tenth_can_be_cut_like_this() -> None:
+    texts = [0] * 950 + [1] * 30 + [2] * 20
+    data = TaskData(TASKS["rte"], examples(texts), {}, None, True, ())
+    held_out = for_tuning(data).evaluations["tuning"]
+    assert len({e.text for e in held_out if isinstance(e, TextExample)}) in {1, 2}
+    assert len(held_out) in {20, 30, 50}
+
+
 def test_a_development_part_beside_the_scored_one_is_for_tuning() -> None:
     dev = examples(range(3), "dev ")
     data = TaskData(
