@@ -167,7 +167,8 @@ def _address_of(serve: Forked) -> str:
         found = re.search(r"listens on (http://\S+)", serve.said)
         if found and "startup complete" in serve.said:
             return found[1]
-        assert time.monotonic() < deadline and not serve.has_ended, serve.said
+        assert time.monotonic() < deadline, serve.said
+        assert not serve.has_ended, serve.said
         time.sleep(0.1)
 
 
