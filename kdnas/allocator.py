@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,6 +13,7 @@ _M_MMAP_MAX: Final = -4
 _M_ARENA_MAX: Final = -8
 FEW_ARENAS: Final = 2
 """The heap, and one beside it."""
+GIVE_BACK_SECONDS = 60.0
 
 
 def keep_freed_memory() -> None:
@@ -33,6 +36,26 @@ def share_freed_memory() -> None:
     before there are threads. Where there is no glibc, nothing happens.
     """
     _mallopt({_M_ARENA_MAX: FEW_ARENAS})
+
+
+def give_back_freed_memory() -> None:
+    """Give back to the system what is free between what is not, from now on every minute.
+
+    glibc by itself gives back only what is free at the end of the heap, so that a process of many
+    threads keeps the most that it ever held, in pieces. From a thread that lives as long as the
+    process. Where there is no glibc, nothing happens.
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return
+
+    def give_back() -> None:
+        while True:
+            time.sleep(GIVE_BACK_SECONDS)
+            trim(0)
+
+    threading.Thread(target=give_back, name="freed-memory", daemon=True).start()
 
 
 def _mallopt(wanted: Mapping[int, int]) -> None:

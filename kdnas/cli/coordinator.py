@@ -35,9 +35,10 @@ def coordinator(
     """
     from api.jobs.coordinator import Coordinator
     from api.logs.service_log import configure_logs
-    from kdnas.allocator import share_freed_memory
+    from kdnas.allocator import give_back_freed_memory, share_freed_memory
 
     share_freed_memory()
+    give_back_freed_memory()
     configure_logs()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

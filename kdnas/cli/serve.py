@@ -40,11 +40,12 @@ def serve(
     from api.http.app import create_app
     from api.http.server import listen, run
     from api.logs.service_log import configure_logs
-    from kdnas.allocator import share_freed_memory
+    from kdnas.allocator import give_back_freed_memory, share_freed_memory
     from kdnas.db.migrate import open_database
     from kdnas.db.repository.tokens import list_tokens
 
     share_freed_memory()
+    give_back_freed_memory()
     configure_logs()
     with open_database(settings) as database:
         with database.read() as session:

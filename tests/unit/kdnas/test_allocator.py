@@ -53,6 +53,21 @@ print(found)
 """
 """Arenas beside the heap, each of which begins at a multiple of 64 MiB."""
 
+PIECES = """
+import sys, time
+import psutil
+from kdnas import allocator
+
+allocator.GIVE_BACK_SECONDS = 0.05
+if sys.argv[1] == "given back":
+    allocator.give_back_freed_memory()
+held = [bytes(2000) for _ in range(100_000)]
+held = held[::100]
+time.sleep(1)
+print(psutil.Process().memory_info().rss)
+"""
+"""Memory of a process that has let go of 198 of 200 MB, in pieces."""
+
 glibc_only = pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc", reason="other allocators are left as is"
 )
@@ -74,3 +89,12 @@ def test_what_is_freed_is_taken_again_without_a_page_fault() -> None:
         for how in ("kept", "as is")
     )
     assert 10 * kept < as_is
+
+
+@glibc_only
+def test_what_is_freed_in_pieces_is_given_back() -> None:
+    given_back, as_is = (
+        int(subprocess.check_output([sys.executable, "-c", PIECES, how], text=True))
+        for how in ("given back", "as is")
+    )
+    assert given_back < as_is - 100e6
