@@ -110,8 +110,7 @@ def test_who_stands_still_in_a_transaction_is_ended_and_does_it_again(
 
     with Database(database.url) as impatient:  # with connections of its own
         impatient.transact(work)
-        assert len(tries) == 2
-        tries.clear()
+        assert len(tries) > 1
         with pytest.raises(TransactionEndedError, match="idle-in-transaction timeout, so that"):
             stand_still(impatient)
         assert not impatient.note(stands_still)
