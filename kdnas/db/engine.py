@@ -11,6 +11,7 @@ answer to a commit got lost, PostgreSQL is asked what became of it: nothing is w
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -388,6 +389,7 @@ class Database(AbstractContextManager["Database"]):
                 ended += 1
                 if ended == MOST_ENDED:
                     raise
+                time.sleep(ended * random.uniform(0.0, SHORTEST_SECONDS))  # not both at once again
             except DatabaseAwayError as error:
                 self._wait(error)
 
