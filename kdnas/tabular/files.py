@@ -192,8 +192,14 @@ def _is_plain(kind: Any) -> bool:
     """Whether it is of numbers or of texts, which are those that can be measured."""
     import pyarrow as pa
 
-    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_null)
-    return any(check(kind) for check in checks) or pa.types.is_primitive(kind)
+    return _is_text_column(kind) or pa.types.is_null(kind) or pa.types.is_primitive(kind)
+
+
+def _is_text_column(kind: Any) -> bool:
+    import pyarrow as pa
+
+    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    return any(check(kind) for check in checks)
 
 
 def _check_rows(path: Path, count: int) -> None:
@@ -234,7 +240,7 @@ def _from_parquet(path: Path, data: bytes) -> pyarrow.Table:
         file = parquet.ParquetFile(source)
         _check_columns(path, file.schema_arrow)
         _check_rows(path, file.metadata.num_rows)
-        texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+        texts = [field.name for field in file.schema_arrow if _is_text_column(field.type)]
         # What is written once and meant often stays so until it has been measured.
         return parquet.ParquetFile(source, read_dictionary=texts).read()
     except (pa.ArrowException, OSError) as error:

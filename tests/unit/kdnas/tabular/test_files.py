@@ -215,6 +215,25 @@ def test_what_unfolds_to_more_than_a_table_is_refused(
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_a_text_that_is_meant_often_is_measured_before_it_is_unfolded(
+    tmp_path: Path, kind: pa.DataType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, sizes = tmp_path / "own.parquet", []
+    texts = pa.array(["a" * 1_000_000] * 20, kind)
+    parquet.write_table(pa.table(columns(20, activation=texts)), path, compression="zstd")
+    read = parquet.ParquetFile.read
+
+    def measured(file: parquet.ParquetFile) -> pa.Table:
+        sizes.append(read(file).nbytes)
+        return read(file)
+
+    monkeypatch.setattr(parquet.ParquetFile, "read", measured)
+    with pytest.raises(SpecError, match="has 1000000 bytes in one value of activation"):
+        read_table(path)
+    assert sizes[0] < 2_000_000
+
+
 def test_rows_of_a_parquet_file_are_counted_before_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
