@@ -82,6 +82,8 @@ def in_order_of_head(handle: TeacherHandle, data: TaskData, saved: SavedTask | N
     if not labels:
         return data
     names = tuple(str(config.id2label[i]) for i in range(wanted))
+    if set(names) == set(labels):
+        return replace(data, labels=names)
     known = {simple_name(label): label for label in labels}
     if {simple_name(name) for name in names} == known.keys() and len(known) == wanted:
         return replace(data, labels=tuple(known[simple_name(name)] for name in names))

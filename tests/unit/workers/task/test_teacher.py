@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from filelock import FileLock
@@ -20,7 +22,13 @@ from kdnas.store import MADE_OF
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab
 from workers.task import teacher as task_teacher
 from workers.task.request import CheckedTask, check_task
-from workers.task.teacher import KIND, has_head, settings_of, tuned_teacher
+from workers.task.teacher import (
+    KIND,
+    has_head,
+    in_order_of_head,
+    settings_of,
+    tuned_teacher,
+)
 
 
 @pytest.fixture(scope="module")
@@ -176,3 +184,11 @@ def test_it_is_tuned_as_published_unless_it_is_said_otherwise(lab: TinyTaskLab) 
     published = settings_of(spec.teacher, checked.data, 64, "bfloat16")
     assert (published.learning_rate, published.epochs, published.batch_size) == (2e-5, 3, 32)
     assert (published.max_length, published.dtype) == (64, "bfloat16")
+
+
+def test_labels_that_differ_in_case_alone_are_two(lab: TinyTaskLab) -> None:
+    data = check_task(lab.classification(), lab.store()).data
+    own = replace(data, labels=("a", "A"))
+    config = SimpleNamespace(num_labels=2, id2label={0: "A", 1: "a"})
+    handle = cast(TeacherHandle, SimpleNamespace(ref="own", config=config))
+    assert in_order_of_head(handle, own, None).labels == ("A", "a")
