@@ -11,12 +11,12 @@ same roots (``kdnas.reach``), since all of it may have changed by then.
 from __future__ import annotations
 
 import glob
-import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from api.jobs.files import checkpoints_in_store
+from kdnas.corpus.globs import matches, split_glob
 from kdnas.errors import RequestError, told_at
 from kdnas.models.teacher_files import ALIASES, refuse_no_model
 from kdnas.reach import Reach
@@ -219,18 +219,15 @@ def _check_tree(text: str, where: str, reach: Reach) -> None:
 
 def _check_glob(pattern: str, where: str, reach: Reach) -> None:
     """Refuse a glob that begins or leads outside; its files are found only if it begins inside."""
-    from kdnas.corpus.sources import MOST_MATCHES  # loads Arrow
-
-    parts = Path(pattern).parts
-    fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-    start = _check_path(str(Path(*parts[:fixed])), where, reach, said=pattern)
-    if ".." in parts[fixed:]:
+    begins, parts = split_glob(Path(pattern))
+    start = _check_path(str(begins), where, reach, said=pattern)
+    if ".." in parts:
         problem = f"{where} {shown(pattern)} has .. behind a wildcard; write it plainly"
         raise RequestError(problem, field=where)
-    # Path.glob takes no absolute patterns. Of more, the corpus reader refuses all.
-    every = glob.iglob(str(start.joinpath(*parts[fixed:])), recursive=True)  # noqa: PTH207
-    for match in itertools.islice(every, MOST_MATCHES):
-        _check_path(match, where, reach)
+    with told_at(where):
+        found = matches(start.joinpath(*parts), pattern)
+    for match in found:
+        _check_path(str(match), where, reach)
 
 
 def _below_roots(settings: Settings) -> Reach:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import glob
-import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from kdnas.corpus.globs import matches, split_glob
 from kdnas.corpus.pydocs import MAX_BYTES, environment, read_pydocs
 from kdnas.corpus.readers import read_file, read_hub
 from kdnas.corpus.reading import (
@@ -28,9 +28,6 @@ from kdnas.specs.parts import CorpusSpec
 PYDOCS = "pydocs"
 HUB_PREFIX = "hub:"
 FOLDER_SUFFIXES = TEXT_SUFFIXES | JSONL_SUFFIXES - {".json"} | PARQUET_SUFFIXES
-
-MOST_MATCHES = 100_000
-"""Of a glob: one from the root of a machine has no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +126,8 @@ def _find(name: str, reach: Reach) -> Source:
             )
         return Source("files", name, tuple(files), reach)
     if glob.has_magic(name):
-        fixed = next(i for i, part in enumerate(path.parts) if glob.has_magic(part))
-        reach.require(Path(*path.parts[:fixed]))  # before any name in it is told
-        # Path.glob takes no absolute patterns.
-        every = glob.iglob(str(path), recursive=True)  # noqa: PTH207
-        matches = list(itertools.islice(every, MOST_MATCHES + 1))
-        if len(matches) > MOST_MATCHES:
-            raise CorpusError(
-                f"more than {MOST_MATCHES} files match the glob {name!r}; name their folder"
-            )
-        found = sorted(Path(match) for match in matches if Path(match).is_file())
+        reach.require(split_glob(path)[0])  # before any name in it is told
+        found = [match for match in matches(path, name) if match.is_file()]
         for file in found:
             reach.require(file)
         if not found:

@@ -186,7 +186,7 @@ def test_parquet(tmp_path: Path) -> None:
 def test_a_glob_that_matches_without_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kdnas.corpus.sources.MOST_MATCHES", 2)
+    monkeypatch.setattr("kdnas.corpus.globs.MOST_MATCHES", 2)
     for name in ("a.txt", "b.txt"):
         file(tmp_path / name, name)
     assert texts(tmp_path / "*.txt") == ["a.txt", "b.txt"]
