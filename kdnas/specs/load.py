@@ -66,6 +66,13 @@ def load_preset(name: str, section: Section, objective: str | None = None) -> di
     return merge(part, own.get(source, {}), options)
 
 
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+class _UnfoldsTooFarError(Exception):
+    """Of a file whose aliases name far more than it holds."""
+
+
 class _Loader(yaml.SafeLoader):
     """YAML without any code, and without two entries of one name, of which one would be lost."""
 
@@ -81,6 +88,21 @@ class _Loader(yaml.SafeLoader):
             seen.add(key.value)
         return node
 
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Take in what ``<<`` names; raises an error of ours if that unfolds without end."""
+        for key, value in node.value:
+            if key.tag != _MERGE:
+                continue
+            parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for part in (part for part in parts if isinstance(part, yaml.MappingNode)):
+                self.flatten_mapping(part)
+                self._taken_in += len(part.value)
+                if self._taken_in > MOST_ENTRIES:
+                    raise _UnfoldsTooFarError
+        super().flatten_mapping(node)
+
+    _taken_in = 0
+
 
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML mapping from a file.
@@ -94,6 +116,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
         if len(text) > MOST_BYTES:
             raise SpecError(f"{path} is larger than 1 MiB, which no request is; check the path")
         data = yaml.load(text.decode("utf-8"), _Loader)
+        _refuse_endless(data)
     except OSError as error:
         raise SpecError(f"cannot read {path}: {error.strerror}; check the path") from None
     except RecursionError:
@@ -103,20 +126,20 @@ def load_yaml(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         detail = " ".join(str(error).split())
         raise SpecError(f"{path} is not valid YAML: {detail}") from None
-    if data is None:
-        return {}
-    if _unfolds_too_far(data):
+    except _UnfoldsTooFarError:
         raise SpecError(
             f"{path} has more than {MOST_ENTRIES} entries, those behind its aliases with them, "
             "which no request has; check the file"
-        )
+        ) from None
+    if data is None:
+        return {}
     if not isinstance(data, dict):
         raise SpecError(f"{path} must hold `key: value` lines, not a {type(data).__name__}")
     return data
 
 
-def _unfolds_too_far(data: Any) -> bool:
-    """Whether data has too many entries when each alias is one more, or is an entry of itself."""
+def _refuse_endless(data: Any) -> None:
+    """Refuse data of too many entries where each alias is one more, or is an entry of itself."""
     left, count = [data], 0
     while left and count <= MOST_ENTRIES:
         value, count = left.pop(), count + 1
@@ -124,7 +147,8 @@ def _unfolds_too_far(data: Any) -> bool:
             left += value.values()
         elif isinstance(value, list | tuple | set):
             left += value
-    return count > MOST_ENTRIES
+    if count > MOST_ENTRIES:
+        raise _UnfoldsTooFarError
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:

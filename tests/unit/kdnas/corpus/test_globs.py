@@ -27,7 +27,18 @@ def tree(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "pattern",
     [
-        *("*", "*.txt", "?.txt", ".*", "[ab].*", "x/*", "*/a.txt", "*/y/*", ".dot/*", "x/y/[[]1].txt"),
+        *(
+            "*",
+            "*.txt",
+            "?.txt",
+            ".*",
+            "[ab].*",
+            "x/*",
+            "*/a.txt",
+            "*/y/*",
+            ".dot/*",
+            "x/y/[[]1].txt",
+        ),
         *("**", "**/*", "**/*.txt", "**/y/*", "x/**", "x/**/b.txt", "**/**/*.txt", "**/*/**/b.txt"),
         *("none/*", "a.txt/*", "*/../*.md", "*/none/*", "x/[!y]*"),
     ],

@@ -199,6 +199,10 @@ ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
 )
 
+MERGES = "a0: &a0 {k0: 1, k1: 1, k2: 1}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 30)
+)
+
 
 @pytest.mark.parametrize(
     ("content", "words"),
@@ -211,6 +215,9 @@ ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (b"[" * 100_000, "nested too deeply"),
         (b"a: &a [*a]", "more than 1000000 entries, those behind its aliases"),
         (ALIASES.encode(), "more than 1000000 entries, those behind its aliases"),
+        (MERGES.encode(), "more than 1000000 entries, those behind its aliases"),
+        (b"a: &a {<<: *a}", "nested too deeply"),
+        (b"a: {<<: 1}", "not valid YAML"),
         (b"#" * (1 << 20) + b"\na: 1", "larger than 1 MiB"),
     ],
 )
@@ -221,6 +228,13 @@ def test_a_wrong_file_is_refused(tmp_path: Path, content: bytes, words: str) -> 
         load_yaml(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_mapping_takes_in_what_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "kdnas.yaml"
+    path.write_text("a: &a {x: 1, y: 2}\nb: &b {z: 3}\nc: {<<: [*a, *b], y: 4}\nd: {<<: *a}\n")
+    assert load_yaml(path)["c"] == {"x": 1, "z": 3, "y": 4}
+    assert load_yaml(path)["d"] == {"x": 1, "y": 2}
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
