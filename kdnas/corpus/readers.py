@@ -29,6 +29,7 @@ from kdnas.corpus.reading import (
 from kdnas.errors import CorpusError, some_of
 from kdnas.specs.parts import CorpusSpec
 
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_null)
 _PARQUET_ROWS = 4096
 _ROWS_AT_ONCE = 64
 """Turned into texts: a cell of a dictionary may be long, and in every row."""
@@ -144,12 +145,12 @@ def _read_parquet(
     try:
         with report.reach.open(path) as raw:
             metadata = pq.read_metadata(raw)
-            _require(columns, metadata.schema.to_arrow_schema().names, str(path))
+            schema = metadata.schema.to_arrow_schema()
+            _require(columns, schema.names, str(path))
+            _refuse_others(spec, schema, str(path))
             rows, done, length = _rows_at_once(path, metadata, size), 0, 0
             # Of a text that comes again and again one copy is read.
-            leaves = {metadata.schema.column(n).path for n in range(metadata.num_columns)}
-            texts = [column for column in columns if column in leaves]
-            file = pq.ParquetFile(raw, metadata=metadata, read_dictionary=texts)
+            file = pq.ParquetFile(raw, metadata=metadata, read_dictionary=columns)
             for batch in file.iter_batches(rows, columns=columns):
                 longest = max(measured(column)[0] for column in batch.columns)
                 step = max(1, min(_ROWS_AT_ONCE, _PARQUET_BYTES // max(1, longest)))
@@ -164,6 +165,23 @@ def _read_parquet(
     except (pa.ArrowException, UnicodeDecodeError) as error:
         detail = " ".join(str(error).split())
         raise CorpusError(f"{path} cannot be read as Parquet: {detail}; check the file") from None
+
+
+def _refuse_others(spec: CorpusSpec, schema: pa.Schema, where: str) -> None:
+    """Refuse columns of something else than texts before any of it is read; languages may be numbers.
+
+    Raises:
+        CorpusError: names the first.
+    """
+    for entry in ("text_column", "language_column"):
+        column = getattr(spec, entry)
+        kind = schema.field(column).type if column else pa.null()
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        known = [*_TEXTS, *([pa.types.is_integer] if entry == "language_column" else [])]
+        if not any(is_kind(kind) for is_kind in known):
+            raise CorpusError(
+                f"{where}: column {column!r} holds {kind} instead of text; choose another {entry}"
+            )
 
 
 def _refuse_far(path: Path, unpacked: int, size: int) -> None:

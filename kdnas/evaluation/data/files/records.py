@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kdnas.arrow_sizes import measured, unfolded
+from kdnas.arrow_sizes import arrow_bytes, arrow_stream, measured, parquet_bytes, unfolded
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.files.opening import (
     MOST_OF_A_LINE,
@@ -118,9 +118,11 @@ def _arrow(path: Path, reach: Reach) -> list[Record]:
     kind = "Parquet" if suffix_of(path) == ".parquet" else "Arrow"
     try:
         content = read_bytes(path, reach)
+        most = max(MOST_UNPACKED, MOST_TIMES * len(content))
         open_file = _parquet_batches if kind == "Parquet" else _arrow_batches
-        schema, batches = open_file(io.BytesIO(content))
-        records = _rows(path, batches, max(MOST_UNPACKED, MOST_TIMES * len(content)))
+        unpacked, schema, batches = open_file(content)
+        _refuse_far(path, unpacked, most)
+        records = _rows(path, batches, most)
         if "binary" in str(schema.types):
             records = [{name: _decoded(value) for name, value in one.items()} for one in records]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -139,23 +141,30 @@ def _decoded(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _parquet_batches(stream: BinaryIO) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+Batches = tuple[int, pa.Schema, Iterator[pa.RecordBatch]]
+"""Bytes that they unpack to, columns, and rows, of which none is read yet."""
+
+
+def _parquet_batches(content: bytes) -> Batches:
     """What a file of Parquet holds; of a text that comes again and again one copy is read."""
+    stream = io.BytesIO(content)
     metadata = pq.read_metadata(stream)
     columns = (metadata.schema.column(place) for place in range(metadata.num_columns))
     texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
     file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=texts)
-    return file.schema_arrow, file.iter_batches(_ROWS_A_BATCH)
+    return parquet_bytes(metadata), file.schema_arrow, file.iter_batches(_ROWS_A_BATCH)
 
 
-def _arrow_batches(stream: BinaryIO) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """What a stream of Arrow holds, or else a file of it."""
-    try:
-        table = pa.ipc.open_stream(stream).read_all()
-    except pa.ArrowInvalid:
-        stream.seek(0)
-        table = pa.ipc.open_file(stream).read_all()
-    return table.schema, iter(table.to_batches(_ROWS_A_BATCH))
+def _arrow_batches(content: bytes) -> Batches:
+    """What a stream of Arrow holds, or a file of it."""
+    reader = pa.ipc.open_stream(arrow_stream(content))
+    return arrow_bytes(content), reader.schema, _cut(reader)
+
+
+def _cut(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    for batch in reader:
+        for start in range(0, batch.num_rows, _ROWS_A_BATCH):
+            yield batch.slice(start, _ROWS_A_BATCH)
 
 
 def _rows(path: Path, batches: Iterator[pa.RecordBatch], most: int) -> list[dict[str, Any]]:
@@ -179,14 +188,18 @@ def _rows(path: Path, batches: Iterator[pa.RecordBatch], most: int) -> list[dict
                 raise TaskDataError(
                     f"{path} has a text of more than {MOST_OF_A_LINE >> 20} MiB; check the file"
                 )
-        if held > most:
-            raise TaskDataError(
-                f"{path} unpacks to over {MOST_TIMES} times its size, unlike a table; check the "
-                "file, or write it as JSON lines if that is meant"
-            )
+        _refuse_far(path, held, most)
         columns = [unfolded(column) for column in batch.columns]
         records += pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
     return records
+
+
+def _refuse_far(path: Path, unpacked: int, most: int) -> None:
+    if unpacked > most:
+        raise TaskDataError(
+            f"{path} unpacks to over {MOST_TIMES} times its size, unlike a table; check the "
+            "file, or write it as JSON lines if that is meant"
+        )
 
 
 def _classes(path: Path, schema: pa.Schema) -> dict[str, Sequence[str]]:

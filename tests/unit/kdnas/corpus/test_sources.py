@@ -176,11 +176,32 @@ def test_parquet(tmp_path: Path) -> None:
     assert samples == [("one", "en"), ("two three", "und")]
     with pytest.raises(CorpusError, match=r"no column 'body'; it has: text, lang, n"):
         texts(tmp_path / "a.parquet", text_column="body")
-    with pytest.raises(CorpusError, match=r"column 'n' holds a int instead of text"):
+    with pytest.raises(CorpusError, match=r"column 'n' holds int64 instead of text; choose an"):
         texts(tmp_path / "a.parquet", text_column="n")
-    pq.write_table(pa.table({"text": [["a"], ["b"]]}), tmp_path / "lists.parquet")
-    with pytest.raises(CorpusError, match=r"column 'text' holds a list instead of text"):
-        texts(tmp_path / "lists.parquet")
+    numbered, _ = read(tmp_path / "a.parquet", language_column="n")
+    assert numbered == [("one", "1"), ("two three", "1")]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([["a" * (1 << 20)] * 400], pa.list_(pa.string())),
+        pa.array([b"a" * (1 << 20)] * 400, pa.binary(1 << 20)),
+        pa.array([b"a"]),
+    ],
+    ids=["lists", "fixed-size", "bytes"],
+)
+def test_columns_of_parquet_that_are_no_texts_are_refused_before_they_are_read(
+    column: pa.Array, tmp_path: Path
+) -> None:
+    """Lists of the same text are a thousandth of what they unpack to, and no dictionary helps."""
+    pq.write_table(pa.table({"text": column, "good": ["x"] * len(column)}), tmp_path / "a.parquet")
+    before = pa.default_memory_pool().max_memory()
+    for entry in ("text_column", "language_column"):
+        named = {"text_column": "good", entry: "text"}
+        with pytest.raises(CorpusError, match=rf"instead of text; choose another {entry}"):
+            read(tmp_path / "a.parquet", **named)
+    assert pa.default_memory_pool().max_memory() == before
 
 
 def test_a_glob_that_matches_without_end_is_refused(

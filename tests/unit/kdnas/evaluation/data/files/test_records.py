@@ -68,6 +68,31 @@ def test_arrow_of_either_kind(tmp_path: Path) -> None:
         read_records(tmp_path / "none.arrow")
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([["a" * (1 << 20)] * 200]),
+        pa.array([[7] * (1 << 24)] * 2),
+        pa.array([[None] * (1 << 24)] * 2, pa.list_(pa.null())),
+        pa.array([b"a" * (1 << 20)] * 200, pa.binary(1 << 20)),
+    ],
+    ids=["lists-of-texts", "lists-of-numbers", "lists-of-nothing", "fixed-size"],
+)
+@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
+def test_what_unpacks_without_end_is_refused(suffix: str, column: pa.Array, tmp_path: Path) -> None:
+    path, table = tmp_path / f"a.{suffix}", pa.table({"text": column})
+    if suffix == "parquet":
+        pq.write_table(table, path, compression="zstd")
+    else:
+        packed = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.OSFile(str(path), "wb") as sink:
+            with pa.ipc.new_stream(sink, table.schema, options=packed) as writer:
+                writer.write_table(table)
+    assert path.stat().st_size < 1 << 24
+    with pytest.raises(TaskDataError, match=rf"a\.{suffix} unpacks to over 30 times its size"):
+        read_records(path)
+
+
 def test_a_class_without_a_name_is_refused(tmp_path: Path) -> None:
     labelled([0, 1]).to_parquet(tmp_path / "a.parquet")
     table = pq.read_table(tmp_path / "a.parquet")
