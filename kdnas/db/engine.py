@@ -453,18 +453,29 @@ class Database(AbstractContextManager["Database"]):
         """Whether a transaction of PostgreSQL was committed whose connection is lost.
 
         Raises:
-            DatabaseError: its process on the server is at it still, when it must have noticed.
+            DatabaseError: its process on the server is at it still, when it must have noticed; or
+                the server does not say so for as long as this process waits. It is not told as a
+                database that is away: nobody may do the work again who does not know.
         """
         until = time.monotonic() + 2 * IDLE_SECONDS
+        what = f"database {shown(self.url)}: transaction {number}, whose connection was lost,"
         while True:
-            with self._begun(self._reader) as session:
-                found = session.scalar(select(func.txid_status(number)))
+            try:
+                with self._begun(self._reader) as session:
+                    found = session.scalar(select(func.txid_status(number)))
+            except DatabaseAwayError as error:  # gone again meanwhile
+                waits = self._patience is not None and self._patience.wait()
+                if not waits or time.monotonic() > until:
+                    raise DatabaseError(
+                        f"{what} may have been done, and the database does not say "
+                        f"({error.reason}); resume, which looks at what is there"
+                    ) from error
+                continue
             if found != "in progress":
                 return bool(found == "committed")
             if time.monotonic() > until:
                 raise DatabaseError(
-                    f"database {shown(self.url)}: transaction {number}, whose connection was lost, "
-                    "is neither done nor given up; look at pg_stat_activity, and resume"
+                    f"{what} is neither done nor given up; look at pg_stat_activity, and resume"
                 )
             time.sleep(SHORTEST_SECONDS)  # its own process has not noticed yet
 

@@ -70,10 +70,11 @@ def test_dictionaries_of_arrow_count() -> None:
 
 
 def test_what_is_no_arrow_is_refused() -> None:
-    for content in (b"", b"text,label\n", written("stream")[:200]):
+    for content in (b"", b"text,label\n"):
         with pytest.raises(pa.ArrowInvalid):
-            pa.ipc.open_stream(arrow_stream(content)).read_all()
-            arrow_bytes(content)
+            pa.ipc.open_stream(arrow_stream(content))
+    with pytest.raises(OSError, match=r"[Ee]xpected"):
+        arrow_bytes(written("stream")[:-5000])
 
 
 SMALL = written("stream", pa.table({"text": ["a", "b"]}), "zstd")

@@ -13,11 +13,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from kdnas.db import engine
 from kdnas.db.engine import Database, parse_url
 from kdnas.db.migrate import upgrade
 from kdnas.db.models import Search
 from kdnas.db.repository import events, jobs, searches
-from kdnas.errors import DatabaseAwayError
+from kdnas.errors import DatabaseAwayError, DatabaseError
 from kdnas.testing.postgres import OwnServer, own_server
 
 
@@ -142,16 +143,33 @@ def test_what_an_outage_has_cut_off_is_no_outage_of_its_own(
     patient.check_said()
 
 
+def break_questions(patient: Patient, monkeypatch: pytest.MonkeyPatch, times: float) -> None:
+    """Let the connection break so often while it is asked what became of a transaction."""
+    dialect = patient.database._engine.dialect
+    execute, broken = dialect.do_execute, [0]
+
+    def breaks(cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        if "txid_status" in statement and broken[0] < times:
+            broken[0] += 1
+            cursor.connection.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        execute(cursor, statement, parameters, context)
+
+    monkeypatch.setattr(dialect, "do_execute", breaks)
+
+
 @pytest.mark.postgres
+@pytest.mark.parametrize("asked_in_vain", [0, 2])
 @pytest.mark.parametrize("committed", [True, False])
 def test_what_became_of_a_commit_without_an_answer_is_asked(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch, committed: bool
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, committed: bool, asked_in_vain: int
 ) -> None:
     """The connection breaks after the server has committed, or before it was asked to."""
+    break_questions(patient, monkeypatch, asked_in_vain)
     dialect = patient.database._engine.dialect
     commit = dialect.do_commit
     broken: list[int] = []
-    name = f"committed-{committed}"
+    name = f"committed-{committed}-{asked_in_vain}"
 
     def breaks(connection: Any) -> None:
         if broken:
@@ -177,7 +195,38 @@ def test_what_became_of_a_commit_without_an_answer_is_asked(
     assert found == made
     assert len(tries) == (1 if committed else 2)
     assert [event.type for event in told] == ["search_created"]
+    if asked_in_vain:
+        assert len(patient.said) > 2
+        patient.said = patient.said[-2:]
     patient.check_said()
+
+
+@pytest.mark.postgres
+def test_work_of_which_nobody_can_say_whether_it_was_done_is_not_done_again(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_questions(patient, monkeypatch, float("inf"))
+    monkeypatch.setattr(engine, "IDLE_SECONDS", 1)
+    dialect = patient.database._engine.dialect
+    commit, tries = dialect.do_commit, []
+
+    def work(session: Any) -> None:
+        tries.append(searches.create_search(session, {}, name="perhaps").id)
+
+    def breaks(connection: Any) -> None:
+        commit(connection)
+        if len(tries) == 1:
+            connection.dbapi_connection.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    with patient.waiting():
+        monkeypatch.setattr(dialect, "do_commit", breaks)
+        with pytest.raises(DatabaseError, match=r"may have been done, and .* does not say") as told:
+            patient.database.transact(work)
+        assert not isinstance(told.value, DatabaseAwayError)
+        assert len(tries) == 1
+        monkeypatch.undo()
+        assert "perhaps" in patient.names
 
 
 @pytest.mark.postgres

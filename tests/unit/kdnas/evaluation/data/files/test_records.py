@@ -85,9 +85,11 @@ def test_what_unpacks_without_end_is_refused(suffix: str, column: pa.Array, tmp_
         pq.write_table(table, path, compression="zstd")
     else:
         packed = pa.ipc.IpcWriteOptions(compression="zstd")
-        with pa.OSFile(str(path), "wb") as sink:
-            with pa.ipc.new_stream(sink, table.schema, options=packed) as writer:
-                writer.write_table(table)
+        with (
+            pa.OSFile(str(path), "wb") as sink,
+            pa.ipc.new_stream(sink, table.schema, options=packed) as writer,
+        ):
+            writer.write_table(table)
     assert path.stat().st_size < 1 << 24
     with pytest.raises(TaskDataError, match=rf"a\.{suffix} unpacks to over 30 times its size"):
         read_records(path)
