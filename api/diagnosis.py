@@ -22,6 +22,7 @@ from kdnas.db.engine import Database, parse_url, shown
 from kdnas.db.records import TokenRecord
 from kdnas.db.repository.tokens import list_tokens
 from kdnas.errors import KdnasError
+from kdnas.paths import expanded
 from kdnas.settings import Settings
 from kdnas.store import Store
 
@@ -159,7 +160,7 @@ def _data_roots(settings: Settings) -> list[Finding]:
 
 @_check("data roots")
 def _data_root(root: str) -> Answer:
-    folder = Path(root).expanduser()
+    folder = expanded(root)
     whole = folder.is_dir() and folder.resolve() == Path(folder.resolve().anchor)
     ways: tuple[tuple[bool, State, str], ...] = (
         ("://" in root, "ok", f"{root} (a URL, not looked at)"),

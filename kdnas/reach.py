@@ -22,6 +22,7 @@ from io import BufferedReader, BufferedWriter
 from pathlib import Path
 
 from kdnas.errors import RequestError
+from kdnas.paths import expanded
 
 ATTEMPTS = 3
 """So often a path that changes while it is entered is tried; honest renamings are over by then."""
@@ -228,7 +229,7 @@ ANYWHERE = Reach()
 
 
 def _followed(folders: Iterable[Path]) -> tuple[Path, ...]:
-    return tuple(folder.expanduser().resolve() for folder in folders)
+    return tuple(expanded(folder).resolve() for folder in folders)
 
 
 def _depth(folder: Path) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kdnas.errors import SpecError
+from kdnas.paths import expanded
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.urls import refuse_password
 
@@ -86,7 +87,7 @@ class Settings:
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
         """Read the settings; nothing is created on disk."""
         env = os.environ if environ is None else environ
-        home = Path(env.get("KDNAS_HOME") or "~/.kdnas").expanduser().absolute()
+        home = expanded(env.get("KDNAS_HOME") or "~/.kdnas").absolute()
         return cls(
             home=home,
             database_url=env.get("KDNAS_DATABASE_URL") or f"sqlite:///{home / 'kdnas.db'}",
@@ -95,9 +96,9 @@ class Settings:
             auto_migrate=env.get("KDNAS_AUTO_MIGRATE", "") in _YES,
             teacher=env.get("KDNAS_TEACHER") or None,
             corpus=env.get("KDNAS_CORPUS") or None,
-            locks=Path(
+            locks=expanded(
                 env.get("KDNAS_LOCKS") or Path(tempfile.gettempdir()) / f"kdnas-locks-{os.getuid()}"
-            ).expanduser(),
+            ),
             operator_token=env.get("KDNAS_OPERATOR_TOKEN") or None,
             viewer_token=env.get("KDNAS_VIEWER_TOKEN") or None,
             data_roots=_roots(env.get("KDNAS_DATA_ROOTS", "")),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from kdnas.db.repository.evaluations import KEY
@@ -21,9 +19,11 @@ from kdnas.evaluation.settings import FinetuneSettings, settings_for
 from kdnas.evaluation.tasks.examples import Reading, TaskData
 from kdnas.evaluation.tasks.task import Task
 from kdnas.evaluation.untrained.own_head import labels_of_head
+from kdnas.json_files import read_object
 from kdnas.models.pooling import pooling_of
 from kdnas.models.sentence import prompts_of
 from kdnas.models.teacher import TeacherHandle, prepare_teacher, with_layers
+from kdnas.paths import expanded
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.parts import ModelSpec
@@ -229,26 +229,18 @@ def prepared_for(ref: str, prepared: PreparedEvaluation) -> PreparedEvaluation:
 
 def read_data(spec: EvaluationSpec, task: Task, reach: Reach = ANYWHERE) -> TaskData:
     """Read a task's data: from the folder of the request, else from the hub."""
-    folder = Path(spec.data_dir).expanduser() if spec.data_dir else None
+    folder = expanded(spec.data_dir) if spec.data_dir else None
     return load_task(task, folder, reach=reach)
 
 
 def _name(model: TeacherHandle) -> str:
     """Return the name of a model that means the same in every working folder."""
-    return (
-        str(Path(model.ref).expanduser().absolute())
-        if Path(model.ref).expanduser().is_dir()
-        else model.ref
-    )
+    return str(expanded(model.ref).absolute()) if expanded(model.ref).is_dir() else model.ref
 
 
 def _distillation_of(model: TeacherHandle, reach: Reach) -> str | None:
-    try:
-        # The copy of a folder that was named lacks it; no other folder is limited.
-        file = (model.source or model.folder) / RUN_FILE
-        with (reach if model.source else ANYWHERE).open(file) as stream:
-            about = json.load(stream)
-    except (OSError, ValueError):
-        return None
-    found = about.get("distillation_id") if isinstance(about, dict) else None
+    # The copy of a folder that was named lacks it; no other folder is limited.
+    file = (model.source or model.folder) / RUN_FILE
+    about = read_object(file, reach if model.source else ANYWHERE) or {}
+    found = about.get("distillation_id")
     return found if isinstance(found, str) else None

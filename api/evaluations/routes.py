@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path as FilePath
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -41,6 +40,7 @@ from kdnas.evaluation.reports.classes import class_tables
 from kdnas.evaluation.reports.formats import as_csv, as_latex, as_markdown
 from kdnas.evaluation.reports.report import Report, report_json
 from kdnas.evaluation.tasks.registry import SUITES
+from kdnas.paths import expanded
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.parts import ModelSpec
@@ -164,7 +164,7 @@ def _checked(
     distillation_id = None
     if request.data_dir is not None:
         check_folder(request.data_dir, "data_dir", settings)
-        changes["data_dir"] = str(FilePath(request.data_dir).expanduser().resolve())
+        changes["data_dir"] = str(expanded(request.data_dir).resolve())
     ref = request.model.ref
     if names_distillation(ref):
         with told_at("model.ref"), database.read() as session:
@@ -172,7 +172,7 @@ def _checked(
         distillation_id = found.id
     else:
         check_model(request.model, "model.ref", settings)
-    if FilePath(ref).expanduser().is_dir():
-        ref = str(FilePath(ref).expanduser().absolute())
+    if expanded(ref).is_dir():
+        ref = str(expanded(ref).absolute())
     changes["model"] = request.model.model_copy(update={"ref": ref})
     return request.model_copy(update=changes), distillation_id

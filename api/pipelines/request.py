@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from api.inputs.pairs import evaluation_pairs
 from controller.strategies import build_strategy
 from kdnas.errors import SpecError, told_at, told_within
 from kdnas.evaluation.data.choosing import tasks_with_data
 from kdnas.evaluation.tasks.task import Task
+from kdnas.paths import expanded
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.search_space import SearchSpace
 from kdnas.specs.parts import ModelSpec
@@ -37,10 +37,10 @@ def checked_pipeline(spec: PipelineSpec, reach: Reach = ANYWHERE) -> PipelineSpe
                 SearchSpace.from_axes(spec.search.space.axes)
     plan, students = spec.evaluation, spec.distillation
     if plan.data_dir is not None:
-        folder = str(Path(plan.data_dir).expanduser().resolve())
+        folder = str(expanded(plan.data_dir).resolve())
         plan = plan.model_copy(update={"data_dir": folder})
     if students.output is not None:
-        output = str(Path(students.output).expanduser().absolute())
+        output = str(expanded(students.output).absolute())
         students = students.model_copy(update={"output": output})
     search = _within_budgets(spec.search, spec.choose)
     spec = spec.model_copy(update={"evaluation": plan, "distillation": students, "search": search})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 from api.inputs.data_roots import check_folder, check_model, check_output
@@ -12,6 +11,7 @@ from kdnas.db.engine import Session
 from kdnas.errors import SpecError, told_at
 from kdnas.evaluation.data.choosing import plan_to_distil, tasks_with_data
 from kdnas.evaluation.tasks.registry import find_task
+from kdnas.paths import expanded
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.settings import Settings
 from kdnas.specs.parts import ModelSpec
@@ -43,7 +43,7 @@ def with_whole_paths(spec: TaskDistillationSpec) -> TaskDistillationSpec:
     for name in ("data_dir", "output"):
         path = getattr(spec, name)
         if path is not None:
-            changes[name] = str(Path(path).expanduser().absolute())
+            changes[name] = str(expanded(path).absolute())
     for name, named in named_students(spec):
         if names_model(named):
             changes[name] = _whole(named)
@@ -134,5 +134,5 @@ def names_model(student: str) -> bool:
 
 
 def _whole(ref: str) -> str:
-    folder = Path(ref).expanduser()
+    folder = expanded(ref)
     return str(folder.absolute()) if folder.is_dir() else ref

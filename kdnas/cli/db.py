@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kdnas.errors import DatabaseError
+from kdnas.paths import expanded
 from kdnas.settings import Settings
 
 _MOST_LISTED = 20
@@ -46,7 +47,7 @@ def backup(file: Annotated[Path, typer.Argument(help="Where it is to go; a new f
     """
     from kdnas.db.backup import back_up
 
-    made = back_up(Settings.from_environment().database_url, file.expanduser().absolute())
+    made = back_up(Settings.from_environment().database_url, expanded(file).absolute())
     typer.echo(f"{made.path}: revision {made.revision}, {made.num_bytes:,} bytes, checked")
 
 
@@ -58,7 +59,7 @@ def restore(file: Annotated[Path, typer.Argument(help="A backup.")]) -> None:
     """
     from kdnas.db.backup import restore as put_back
 
-    done = put_back(Settings.from_environment().database_url, file.expanduser().absolute())
+    done = put_back(Settings.from_environment().database_url, expanded(file).absolute())
     kept = "" if done.kept is None else f"; what was there before is {done.kept}"
     typer.echo(f"restored from {file} at revision {done.revision}{kept}")
 

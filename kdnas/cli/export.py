@@ -14,6 +14,7 @@ from kdnas.cli.options.pushing import check_push_options, push
 from kdnas.cli.screens.console import say, say_each
 from kdnas.cli.tables.answers import fact_lines, print_json
 from kdnas.errors import RequestError, unknown_name
+from kdnas.paths import expanded
 
 
 def export(
@@ -53,7 +54,7 @@ def export(
         raise RequestError("--int8 and --output are for --format onnx; add it, or leave them out")
     check_push_options(push_to_hub, private)
     result: dict[str, Any] = {"model": model, "folder": model}
-    folder = Path(model).expanduser()
+    folder = expanded(model)
     if format_ == "onnx":
         folder, figures = _to_onnx(model, output, int8, sequence_length, threads, latency)
         result |= {**figures, "folder": str(folder)}
@@ -76,7 +77,7 @@ def _to_onnx(
     from kdnas.distill.onnx_export import export_onnx
     from kdnas.latency.side_by_side import time_side_by_side
 
-    target = output or Path(f"{Path(model).expanduser().absolute().name}-onnx")
+    target = output or Path(f"{expanded(model).absolute().name}-onnx")
 
     done = export_onnx(
         model,

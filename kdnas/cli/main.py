@@ -145,7 +145,14 @@ def main() -> None:
         if error.errno == errno.ENAMETOOLONG:
             print(f"error: {too_long_a_name(error)}", file=sys.stderr)
             sys.exit(EXIT_WRONG_REQUEST)
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}:
+        if error.errno in {errno.EACCES, errno.EPERM}:
+            print(
+                f"error: {error.filename or 'a file'} may not be used by this user "
+                f"({error.strerror}); change its permissions, or name another",
+                file=sys.stderr,
+            )
+            sys.exit(EXIT_WORK_FAILED)
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
             raise
         print(
             f"error: {error.filename or 'the output or a file'} could not be written "

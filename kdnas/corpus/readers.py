@@ -168,7 +168,7 @@ def _read_parquet(
 
 
 def _refuse_others(spec: CorpusSpec, schema: pa.Schema, where: str) -> None:
-    """Refuse columns of something else than texts before any of it is read; languages may be numbers.
+    """Refuse columns of something else than texts before any is read; languages may be numbers.
 
     Raises:
         CorpusError: names the first.

@@ -22,6 +22,7 @@ from kdnas.corpus.reading import (
     kind_of,
 )
 from kdnas.errors import CorpusError
+from kdnas.paths import expanded
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.parts import CorpusSpec
 
@@ -113,7 +114,7 @@ def _find(name: str, reach: Reach) -> Source:
         return Source("pydocs", name)
     if name.startswith(HUB_PREFIX):
         return _on_the_hub(name.removeprefix(HUB_PREFIX), reach)
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_file():
         reach.require(path)
         return Source("files", name, (path,), reach)

@@ -9,7 +9,6 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -17,6 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from kdnas.distill.reached_files import ReachedFiles
 from kdnas.errors import RequestError, SpecError, StoreError
+from kdnas.paths import expanded
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.urls import refuse_password
 
@@ -248,7 +248,7 @@ class Checkpoints:
 
 def absolute_place(url: str) -> str:
     """Return a path as an absolute one, so that it means the same wherever a run is resumed."""
-    return url if "://" in url else str(Path(url).expanduser().absolute())
+    return url if "://" in url else str(expanded(url).absolute())
 
 
 def place_below(url: str, name: str) -> str:

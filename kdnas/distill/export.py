@@ -16,6 +16,7 @@ from kdnas.distill.model_card import CardFacts, model_card
 from kdnas.distill.stages import plan_stages
 from kdnas.distill.tensorboard import write_student_events
 from kdnas.errors import OutputError, StoreError
+from kdnas.json_files import read_object
 from kdnas.models.file_modes import readable_like_others
 from kdnas.models.lm_head import save_masked_lm
 from kdnas.models.opening import ModelHandle
@@ -83,12 +84,8 @@ def is_export_of(output: Path, run_id: str, reach: Reach = ANYWHERE) -> bool:
     Raises:
         RequestError: it is out of reach.
     """
-    try:
-        with reach.open(output / RUN_FILE) as stream:
-            about = json.load(stream)
-    except (OSError, ValueError):
-        return False
-    return isinstance(about, dict) and about.get("distillation_id") == run_id
+    about = read_object(output / RUN_FILE, reach) or {}
+    return about.get("distillation_id") == run_id
 
 
 def portable_request(spec: DistillationSpec) -> dict[str, Any]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kdnas.errors import TeacherError
+from kdnas.json_files import read_object
 from kdnas.specs.wording import shown
 
 if TYPE_CHECKING:
     from kdnas.models.families import Family
+    from kdnas.records import TeacherShape
 
 CONFIG_FILE: Final = "config.json"
-MOST_BYTES: Final = 1 << 24
-"""Of a configuration; those of a hundred thousand labels have a fifth."""
 MOST: Final[Mapping[str, int]] = {
     "layers": 1 << 10,
     "heads": 1 << 10,
@@ -164,17 +163,6 @@ class ConfigFile:
             raise self.refusal("id2label", "must be an object with a name for each number")
 
 
-def read_object(file: Path) -> dict[str, Any] | None:
-    """Return the object in a file of JSON; None if there is none, or it is far too large."""
-    try:
-        if file.stat().st_size > MOST_BYTES:
-            return None
-        content = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) else None
-
-
 def read_config(folder: Path, ref: str) -> dict[str, Any]:
     """Read a model's ``config.json``.
 
@@ -194,29 +182,31 @@ def read_config(folder: Path, ref: str) -> dict[str, Any]:
     return content
 
 
-def require_weights_of(config: ConfigFile, weights: Iterable[Path]) -> None:
+def numbers_of(shape: TeacherShape) -> int:
+    """Numbers that a configuration describes, roughly: matrices of layers, and embeddings."""
+    d, f = shape.hidden, shape.intermediate
+    return shape.layers * (4 * d * d + 2 * d * f) + shape.vocab_size * (shape.embedding_size or d)
+
+
+def require_weights_of(described: int, held: int, ref: str) -> None:
     """Refuse a configuration of far more, or far fewer, numbers than the weights hold.
 
     Args:
-        config: whose values were checked.
-        weights: files of them; none is no reason to refuse.
+        described: numbers, by the configuration.
+        held: bytes of the weights; none are no reason to refuse.
+        ref: how the user named the model.
 
     Raises:
-        TeacherError: it describes more numbers than the files have bytes, or the files have many
-            times the bytes that its numbers take.
+        TeacherError: there are more numbers than bytes, or many times the bytes that these take.
     """
-    held = sum(file.stat().st_size for file in weights)
-    d, f = config.size("hidden"), config.size("intermediate")
-    width = config.size("embedding_size") if config.family.factorised_embedding else d
-    described = config.size("layers") * (4 * d * d + 2 * d * f) + config.size("vocab_size") * width
     if held and described > held:
         raise TeacherError(
-            f"the config.json of model {config.ref!r} describes {described} numbers, and its "
-            f"weights have {held} bytes; copy both from one place again"
+            f"the config.json of model {ref!r} describes {described} numbers, and its weights have "
+            f"{held} bytes; copy both from one place again"
         )
     if held > _MOST_BYTES_A_NUMBER * described + _WEIGHT_SLACK:
         raise TeacherError(
-            f"the weights of model {config.ref!r} have {held} bytes, and its config.json describes "
+            f"the weights of model {ref!r} have {held} bytes, and its config.json describes "
             f"{described} numbers; copy both from one place again"
         )
 

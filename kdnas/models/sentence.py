@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdnas.errors import TeacherError
-from kdnas.models.config_file import read_object
+from kdnas.json_files import read_json, read_object
 from kdnas.models.file_modes import readable_like_others
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ SENTENCE_KIND = "sentence-embedding"
 KEPT_MODULES = ("Transformer", "Pooling", "Normalize")
 """Modules that a student takes over. A Dense layer of the teacher's is not among them: where it is
 a linear map, the student's own leads to what is behind it."""
+MOST_BESIDE = 1 << 29
+"""Bytes of a file beside a model's weights; tokenizers of 250,000 words have a thirtieth."""
 DENSE, DENSE_WEIGHTS = "Dense", "model.safetensors"
 DENSE_TYPE = "sentence_transformers.models.Dense"
 """As all versions of sentence-transformers know it."""
@@ -195,11 +197,13 @@ def copy_sentence_files(folder: Path, to: Path) -> None:
     paths = {module["path"] for module in read_modules(folder)} - {""}
     for name in (MODULES_FILE, *SENTENCE_FILES):
         if (folder / name).is_file():
+            refuse_huge(folder / name, (folder / name).stat().st_size)
             shutil.copyfile(folder / name, to / name)
     for path in paths:
         (to / path).mkdir()
         for name in ("config.json", DENSE_WEIGHTS):
             if (folder / path / name).is_file():
+                refuse_huge(folder / path / name, (folder / path / name).stat().st_size)
                 shutil.copyfile(folder / path / name, to / path / name)
 
 
@@ -233,6 +237,7 @@ def read_dense(folder: Path) -> Tensor | None:
     if any(config.get(key, False) != value for key, value in wanted.items()):
         return None
     try:
+        refuse_huge(folder / DENSE_WEIGHTS, (folder / DENSE_WEIGHTS).stat().st_size)
         weight: Tensor = load_file(folder / DENSE_WEIGHTS)[LINEAR_WEIGHT].float()
         good = weight.ndim == 2 and bool(weight.isfinite().all())
     except (OSError, SafetensorError, KeyError):
@@ -243,6 +248,19 @@ def read_dense(folder: Path) -> Tensor | None:
             "numbers in a matrix; copy the model again"
         )
     return weight.T
+
+
+def refuse_huge(file: Path, size: int) -> None:
+    """Refuse a file beside a model's weights that is far larger than any.
+
+    Raises:
+        TeacherError: it has more than ``MOST_BESIDE`` bytes.
+    """
+    if size > MOST_BESIDE:
+        raise TeacherError(
+            f"{file} has {size} bytes, and no file beside a model's weights more than "
+            f"{MOST_BESIDE >> 20} MiB; copy the model again"
+        )
 
 
 def pooling_modes(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -291,7 +309,7 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
     """
     file = folder / MODULES_FILE
     try:
-        modules: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))
+        modules: list[dict[str, Any]] = read_json(file)
         good = isinstance(modules, list) and all(
             isinstance(m["type"], str) and _PLAIN_NAME.fullmatch(m["path"]) for m in modules
         )

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 LM_HEAD_KIND = "lm-head"
 """Kind of fitted masked-LM heads in the store."""
+_UNLOADABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError)
+"""What transformers raises over weights that do not load, and over a list of them that is none."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def prepare_teacher(
         raise ValueError("where not everything may be read, models are read from a store")
     from kdnas.models.brought_in import brought_in
 
-    with brought_in(named, reach, store) as own:
+    with brought_in(named, ref, reach, store) as own:
         return replace(teacher_at(ref, own, store), source=named)
 
 
@@ -136,6 +138,7 @@ def teacher_at(ref: str, folder: Path, store: Store | None = None) -> TeacherHan
     shape = replace(read_shape(folder, ref, ""), fingerprint=content_fingerprint(files))
     sentences = sentence_folder(folder)
     if store is None:
+        refuse_broken_weights(files, ref)
         return TeacherHandle(ref, folder, shape, sentences=sentences)
     if not store.has("teacher", shape.fingerprint):
         refuse_broken_weights(files, ref)
@@ -256,7 +259,7 @@ def load_weights(
                 output_loading_info=True,
                 **options,
             )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    except (*_UNLOADABLE, SafetensorError) as error:
         reason = " ".join(str(error).split())[:160]
         raise TeacherError(
             f"the weights of teacher {handle.ref!r} do not load ({reason}); save the model again "

@@ -7,12 +7,13 @@ import importlib.resources
 import importlib.util
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from kdnas.errors import TeacherError, unknown_name
-from kdnas.models.sentence import MODULES_FILE, SENTENCE_FILES
+from kdnas.models.sentence import MODULES_FILE, SENTENCE_FILES, refuse_huge
+from kdnas.paths import expanded
 from kdnas.records import TeacherShape
 
 MOST_TENSORS = 1 << 16
@@ -82,7 +83,7 @@ def named_folder(ref: str) -> Path | None:
     """
     if ref in ALIASES:
         return None
-    path = Path(ref).expanduser()
+    path = expanded(ref)
     if path.is_dir():
         return path.absolute()
     if path.exists():
@@ -177,8 +178,16 @@ def teacher_files(folder: Path, ref: str) -> list[Path]:
             f"{', '.join(FAST_TOKENIZER_SOURCES)}); save one there with "
             "tokenizer.save_pretrained(folder)"
         )
-    extra = [folder / name for name in ("config.json", WEIGHT_FILES[1], *TOKENIZER_FILES)]
-    return sorted({*weights, *(f for f in extra if f.is_file())})
+    named = (folder / name for name in ("config.json", WEIGHT_FILES[1], *TOKENIZER_FILES))
+    extra = [file for file in named if file.is_file()]
+    for file in extra[1:]:  # how long a configuration may be, its reader says
+        refuse_huge(file, file.stat().st_size)
+    return sorted({*weights, *extra})
+
+
+def bytes_of_weights(files: Iterable[Path]) -> int:
+    """Bytes of the weights among files."""
+    return sum(file.stat().st_size for file in files if file.suffix == ".safetensors")
 
 
 def _check_weights(file: Path, ref: str) -> None:
@@ -226,7 +235,12 @@ def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
         TeacherError: no JSON, an unsupported family, a student that is no Transformer, or a number
             that is missing.
     """
-    from kdnas.models.config_file import ConfigFile, read_config, require_weights_of
+    from kdnas.models.config_file import (
+        ConfigFile,
+        numbers_of,
+        read_config,
+        require_weights_of,
+    )
     from kdnas.models.families import family_of
     from kdnas.models.sequence.config import sequence_kind
 
@@ -242,7 +256,6 @@ def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
     family = family_of(model_type)
     config = ConfigFile(values, _config_defaults(model_type), family, ref)
     config.check()
-    require_weights_of(config, folder.glob("*.safetensors"))
     if config.value("is_decoder"):
         raise TeacherError(f"teacher {ref!r} is a decoder; give an encoder")
     if family.padded_positions and config.value("pad_token_id") is None:
@@ -251,7 +264,7 @@ def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
             "counts its positions from it on; write the id of the tokenizer's padding token there"
         )
     size = config.size
-    return TeacherShape(
+    shape = TeacherShape(
         model_type=model_type,
         layers=size("layers"),
         heads=size("heads"),
@@ -264,6 +277,8 @@ def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
         fingerprint=fingerprint,
         embedding_size=size("embedding_size") if family.factorised_embedding else None,
     )
+    require_weights_of(numbers_of(shape), bytes_of_weights(folder.iterdir()), ref)
+    return shape
 
 
 def _config_defaults(model_type: str) -> dict[str, Any]:

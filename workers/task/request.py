@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from kdnas.evaluation.tasks.examples import TaskData, TextExample
 from kdnas.evaluation.tasks.task import Task
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.models.teacher_files import named_folder
+from kdnas.paths import expanded
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.task_distillation import TaskDistillationSpec, TaskTeacherSpec
 from kdnas.specs.task_student import LayersOfTeacher, StudentChoice, parse_student
@@ -162,7 +162,7 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
         RequestError: whatever cannot be done; nothing is trained before.
     """
     task, choice = task_of(spec), parse_student(spec.student)
-    folder = Path(spec.data_dir).expanduser() if spec.data_dir else None
+    folder = expanded(spec.data_dir) if spec.data_dir else None
     data = load_task(task, folder, reach=reach)
     refuse_one_answer(for_tuning(data))  # before a model is brought
     named = spec.teacher

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdnas.cli.screens.console import bar, say_each, show_results
 from kdnas.cli.tables.answers import print_json
 from kdnas.errors import TaskDataError
+from kdnas.paths import expanded
 
 if TYPE_CHECKING:
     from kdnas.specs.evaluation import EvaluationPlanSpec
@@ -30,7 +30,7 @@ def show_understood(spec: EvaluationPlanSpec, as_json: bool) -> None:
     found: dict[str, dict[str, Any]] = {}
     absent: dict[str, TaskDataError] = {}
     tasks = chosen_tasks(spec)
-    folder = Path(spec.data_dir).expanduser() if spec.data_dir else None
+    folder = expanded(spec.data_dir) if spec.data_dir else None
     with bar("reading data", unit="tasks") as shown:
         for number, task in enumerate(tasks):
             shown.at(number, note=task.name)

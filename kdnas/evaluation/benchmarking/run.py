@@ -27,6 +27,7 @@ from kdnas.evaluation.benchmarking.worker import Subject
 from kdnas.latency.device_lock import measuring_lock
 from kdnas.latency.measure import current_profile
 from kdnas.models.opening import ModelHandle, prepare_cut_model
+from kdnas.paths import expanded
 from kdnas.records import LatencyProfile
 from kdnas.specs.search import LatencySpec
 
@@ -193,7 +194,7 @@ class _Model:
 
     @classmethod
     def find(cls, candidate: Candidate, length: int) -> _Model:
-        folder = Path(candidate.ref).expanduser()
+        folder = expanded(candidate.ref)
         graphs = {
             runtime: folder / file for runtime, file in GRAPHS.items() if (folder / file).is_file()
         }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from kdnas.errors import SpecError, TaskDataError, told_at, unknown_name
 from kdnas.evaluation.data.finding import find_files
 from kdnas.evaluation.data.loading import available_tasks
 from kdnas.evaluation.tasks.registry import SUITES, TASKS, find_task
 from kdnas.evaluation.tasks.task import ColumnChoice, Task, own_task
+from kdnas.paths import expanded
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec, EvaluationSpec, OwnTaskSpec
 from kdnas.specs.task_distillation import TaskDistillationSpec
@@ -56,7 +56,7 @@ def _own(spec: EvaluationPlanSpec) -> Task:
     own = spec.own or OwnTaskSpec()
     with told_at("own"):
         task = own_task(
-            own.name or Path(spec.data_dir or "").expanduser().absolute().stem,
+            own.name or expanded(spec.data_dir or "").absolute().stem,
             own.kind,
             text=own.text,
             pair=own.pair,
@@ -124,7 +124,7 @@ def _with_data(tasks: tuple[Task, ...], spec: EvaluationPlanSpec, reach: Reach) 
                 f"the hub has no data set of {', '.join(lacking)}; give a folder as data_dir"
             )
         return found
-    data_dir = Path(spec.data_dir).expanduser()
+    data_dir = expanded(spec.data_dir)
     try:
         if not names:
             return tuple(available_tasks(tasks, data_dir, reach))

@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 
 from kdnas import __version__
@@ -17,6 +18,7 @@ from kdnas.errors import StoreError
 from kdnas.evaluation.finetuning.model import TaskModel
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import SpanExample, TaskData, TextExample
+from kdnas.json_files import read_object
 from kdnas.models.file_modes import readable_like_others
 from kdnas.models.teacher import TeacherHandle, quiet_transformers
 from kdnas.reach import ANYWHERE, Reach
@@ -49,8 +51,8 @@ class SavedTask:
     task: str
     suite: str
     kind: str
-    max_length: int
-    stride: int
+    max_length: Annotated[int, Field(ge=1)]
+    stride: Annotated[int, Field(ge=0)]
     may_deny: bool
     model: str
     fingerprint: str
@@ -127,11 +129,10 @@ def read_saved_task(folder: Path, reach: Reach = ANYWHERE) -> SavedTask | None:
     Raises:
         RequestError: its file is out of reach.
     """
+    values = read_object(folder / TASK_FILE, reach)
     try:
-        with reach.open(folder / TASK_FILE) as stream:
-            values = json.loads(stream.read().decode("utf-8"))
-        return SavedTask(**{**values, "sources": tuple(values["sources"])})
-    except (OSError, ValueError, KeyError, TypeError):
+        return None if values is None else TypeAdapter(SavedTask).validate_python(values)
+    except ValidationError:
         return None
 
 

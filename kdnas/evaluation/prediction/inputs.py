@@ -38,6 +38,8 @@ PAIR_BY_OPTIONS = "--pair, or in a column of the file (--pair-column)"
 MOST_OF_A_TEXT = 1 << 20
 """Characters: a tokenizer takes some 60 times the memory, and a model reads a few thousand."""
 MOST_OF_A_LINE = 1 << 24
+MOST_OF_SQUAD = 1 << 28
+"""Characters of a file in the layout of SQuAD, whose own has an eighth of it."""
 """Characters of a row with all its columns."""
 UNKNOWN = "O"
 """Tag of a word whose tag is not known yet."""
@@ -218,7 +220,13 @@ def _columns(stream: Iterable[str]) -> Iterator[TaggedExample]:
 def _squad(stream: TextIO, name: str) -> Iterator[SpanExample]:
     """Read SQuAD's JSON, which is one object and so is in memory as a whole."""
     try:
-        content = json.load(stream)
+        text = stream.read(MOST_OF_SQUAD + 1)
+        if len(text) > MOST_OF_SQUAD:
+            raise TaskDataError(
+                f"{name} has more than {MOST_OF_SQUAD >> 20} MiB, of an object that is read whole; "
+                "cut it into several"
+            )
+        content = json.loads(text)
         for article in content["data"]:
             for paragraph in article["paragraphs"]:
                 for qa in paragraph["qas"]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from kdnas.distill.numerics import Device, choose_device, num_threads
@@ -26,6 +25,7 @@ from kdnas.models.heads import kind_of_head
 from kdnas.models.opening import ModelHandle, prepare_model
 from kdnas.models.sequence.saved import SequenceHandle
 from kdnas.models.teacher import quiet_transformers
+from kdnas.paths import expanded
 
 CHUNK = 1024
 """Examples in memory at a time; within a chunk the longest are done first."""
@@ -94,7 +94,7 @@ def find_saved(reference: str, task: str | None) -> str:
         RequestError: the folder has several tasks and none is named, or not the one that is; or
             a task is named of a model that is of another, or says of none.
     """
-    folder = Path(reference).expanduser()
+    folder = expanded(reference)
     found = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{TASK_FILE}"))}
     if (folder / "config.json").is_file() or not found:
         if task is not None:

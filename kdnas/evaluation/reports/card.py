@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import io
-import json
 import os
 import re
 from dataclasses import replace
@@ -19,6 +18,7 @@ from kdnas.evaluation.reports.formats import (
     score_table,
 )
 from kdnas.evaluation.reports.report import Report
+from kdnas.json_files import read_object
 from kdnas.reach import ANYWHERE, Reach, new_file
 
 CARD_FILE = "README.md"
@@ -32,12 +32,8 @@ def is_student(folder: Path, reach: Reach = ANYWHERE) -> bool:
     Raises:
         RequestError: it is out of reach.
     """
-    try:
-        with reach.open(folder / RUN_FILE) as stream:
-            about = json.load(stream)
-    except (OSError, ValueError):
-        return False
-    return isinstance(about, dict) and "distillation_id" in about and (folder / CARD_FILE).is_file()
+    about = read_object(folder / RUN_FILE, reach) or {}
+    return "distillation_id" in about and (folder / CARD_FILE).is_file()
 
 
 def write_scores(folder: Path, report: Report, reach: Reach = ANYWHERE) -> None:

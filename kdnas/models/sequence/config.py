@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdnas.errors import SpecError, TeacherError, unknown_name
-from kdnas.models.config_file import CONFIG_FILE, read_object
+from kdnas.json_files import read_object
+from kdnas.models.config_file import CONFIG_FILE, MOST
 from kdnas.models.families import family_of
+from kdnas.specs.wording import shown
 
 if TYPE_CHECKING:
     from kdnas.models.teacher import TeacherHandle
@@ -46,6 +48,12 @@ KINDS: Mapping[str, SequenceKind] = {
 """Name, as users write it → the architecture."""
 HIDDEN = 768
 """Width as published."""
+_MOST = {
+    **{name: MOST[name] for name in ("layers", "hidden", "embedding_size", "vocab_size")},
+    "kernel": 1 << 10,
+    "max_length": MOST["max_position_embeddings"],
+}
+"""Size → a number that no such student comes near."""
 _OF_TYPE = {kind.model_type: name for name, kind in KINDS.items()}
 
 
@@ -89,8 +97,10 @@ class SequenceConfig:
             raise SpecError(unknown_name("kind of student", self.kind, KINDS))
         for name in ("layers", "hidden", "embedding_size", "vocab_size", "kernel", "max_length"):
             value = getattr(self, name)
-            if not _is_whole(value) or value < 1:
-                raise SpecError(f"{name} must be a whole number of at least 1, not {value!r}")
+            if not _is_whole(value) or not 1 <= value <= _MOST[name]:
+                raise SpecError(
+                    f"{name} must be a whole number from 1 to {_MOST[name]}, not {shown(value)}"
+                )
         if self.kernel % 2 == 0:
             raise SpecError(
                 f"kernel must be odd, so that a token has as many on either side, not {self.kernel}"
@@ -151,6 +161,13 @@ class SequenceConfig:
             max_length=teacher.longest_sequence,
             tokenizer_family=shape.model_type,
         )
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of the weights, roughly: matrices of layers, and word embeddings."""
+        e, h = self.embedding_size, self.hidden
+        k = 8 if self.kind == "bilstm" else self.kernel  # four gates in either direction
+        return self.vocab_size * e + k * h * (e + (self.layers - 1) * h)
 
     @property
     def title(self) -> str:

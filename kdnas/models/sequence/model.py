@@ -152,9 +152,9 @@ class SequenceClassifier(nn.Module):
             raise TeacherError(
                 f"{name!r} holds neither a Bi-LSTM nor a gated CNN of kdnas; check the path"
             )
-        with MAKING_MODELS, torch.device("meta"):
-            model = cls(config)
         try:
+            with MAKING_MODELS, torch.device("meta"):
+                model = cls(config)
             weights = {k: v.float() for k, v in load_file(place / WEIGHTS_FILE).items()}
             model.load_state_dict(weights, assign=True)
         except (OSError, RuntimeError, SafetensorError) as error:

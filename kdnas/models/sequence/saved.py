@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from kdnas.models.config_file import require_weights_of
 from kdnas.models.sequence.config import SequenceConfig, read_config
-from kdnas.models.teacher_files import content_fingerprint, teacher_files
+from kdnas.models.teacher_files import bytes_of_weights, content_fingerprint, teacher_files
 
 
 @dataclass(frozen=True)
@@ -45,4 +46,6 @@ def sequence_at(ref: str, folder: Path) -> SequenceHandle | None:
     config = read_config(folder, ref)
     if config is None:
         return None
-    return SequenceHandle(ref, folder, config, content_fingerprint(teacher_files(folder, ref)))
+    files = teacher_files(folder, ref)
+    require_weights_of(config.numbers, bytes_of_weights(files), ref)
+    return SequenceHandle(ref, folder, config, content_fingerprint(files))

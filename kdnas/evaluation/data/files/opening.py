@@ -7,9 +7,9 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from kdnas.errors import TaskDataError
 from kdnas.reach import ANYWHERE, Reach
@@ -20,6 +20,8 @@ MOST_OF_A_LINE = 1 << 24
 """Bytes, but of JSON."""
 MOST_UNPACKED = 1 << 27
 """Bytes that a gzipped file may always unpack to."""
+_PART = 1 << 22
+"""Bytes that are read at once."""
 MOST_TIMES = 30
 """A gzipped file's size that it may unpack to beyond that; tables unpack to some 3 to 20 times."""
 
@@ -34,8 +36,16 @@ def is_gzipped(path: Path) -> bool:
     return path.suffix.lower() == ".gz"
 
 
-def read_bytes(path: Path, reach: Reach = ANYWHERE) -> bytes:
+def read_bytes(
+    path: Path, reach: Reach = ANYWHERE, is_enough: Callable[[bytes], bool] | None = None
+) -> bytes:
     """What is in a file, unpacked if it is gzipped.
+
+    Args:
+        path: of the file.
+        reach: how it is opened.
+        is_enough: is given one part after the other; what comes behind one of which it says so is
+            left out.
 
     Raises:
         RequestError: it is out of reach.
@@ -50,11 +60,14 @@ def read_bytes(path: Path, reach: Reach = ANYWHERE) -> bytes:
                     f"{path} is larger than {MOST_BYTES >> 30} GiB; take a part of it"
                 )
             if not is_gzipped(path):
-                return _no_pointer(path, stream.read())
+                wanted = size if is_enough is None else _wanted(stream, is_enough)
+                return _no_pointer(path, stream.read(wanted))
             content = bytearray()
             with gzip.open(stream) as unpacked:
-                while part := unpacked.read(1 << 22):
+                while part := unpacked.read(_PART):
                     content += part
+                    if is_enough is not None and is_enough(part):
+                        break
                     if len(content) > max(MOST_UNPACKED, MOST_TIMES * stream.tell()):
                         raise TaskDataError(
                             f"{path} unpacks to over {MOST_TIMES} times its size, unlike a table; "
@@ -65,6 +78,34 @@ def read_bytes(path: Path, reach: Reach = ANYWHERE) -> bytes:
     except OSError as error:
         raise TaskDataError(f"cannot read {path}: {error.strerror}; check the file") from None
     return bytes(content)
+
+
+def _wanted(stream: BinaryIO, is_enough: Callable[[bytes], bool]) -> int:
+    """How many bytes of a file are wanted; looked at before all of it is in memory."""
+    length = 0
+    while part := stream.read(_PART):
+        length += len(part)
+        if is_enough(part):
+            break
+    stream.seek(0)
+    return length
+
+
+class _NoText:
+    """Says of a file, part by part, when it has shown that the rest need not be read.
+
+    It has a null character, of which holes of files are made, or goes on and on without the end of
+    a line; what is wrong with it is said of what has been read by then.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._has_lines = suffix_of(path) != ".json"
+        self._since_end = 0
+
+    def __call__(self, part: bytes) -> bool:
+        end = max(part.rfind(b"\n"), part.rfind(b"\r"))
+        self._since_end = len(part) - end - 1 if end >= 0 else self._since_end + len(part)
+        return b"\0" in part or (self._has_lines and self._since_end > MOST_OF_A_LINE)
 
 
 def _refuse_endless(path: Path, content: bytes) -> None:
@@ -103,12 +144,12 @@ def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
         TaskDataError: it cannot be read, is not UTF-8, or has a line without an end.
     """
     try:
-        content = read_bytes(path, reach)
+        content = read_bytes(path, reach, _NoText(path))
         _refuse_endless(path, content)
         # Byte-order marks stand in the middle of files that were put together.
         text = content.decode("utf-8").replace("\ufeff", "")
     except UnicodeDecodeError as error:
-        raise TaskDataError(f"{path} {_what_else(path, error, reach)}") from None
+        raise TaskDataError(f"{path} {_what_else(error)}") from None
     if text.startswith("SQLite format 3"):
         raise TaskDataError(f"{path} is a database of SQLite; write the table that is meant as CSV")
     if "\0" in text:
@@ -122,9 +163,9 @@ def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
     return text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
 
 
-def _what_else(path: Path, error: UnicodeDecodeError, reach: Reach) -> str:
+def _what_else(error: UnicodeDecodeError) -> str:
     """What a file is that is not UTF-8, and what to do, for messages."""
-    content = read_bytes(path, reach)
+    content = error.object
     start = content[:6]
     for magic, what in _OTHERS.items():
         if start.startswith(magic):

@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from kdnas.errors import TeacherError
-from kdnas.models.opening import load_served_model, prepare_model
+from kdnas.models.opening import load_model, load_served_model, prepare_model
+from kdnas.models.teacher import prepare_teacher
+from kdnas.reach import Reach
+from kdnas.specs.parts import ModelSpec
+from kdnas.store import Store
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 
@@ -132,6 +137,47 @@ def test_weights_with_a_hole_of_terabytes_are_refused(folder: Path) -> None:
         file.truncate(8 + len(header) + length)
     with pytest.raises(TeacherError, match=r"the weights of model .* bytes, and its config\.json"):
         prepare_model(str(folder))
+
+
+@pytest.mark.parametrize(
+    "name", ["more.safetensors", "tokenizer.json", "2_Dense/model.safetensors"]
+)
+def test_what_the_service_copies_has_an_end(name: str, folder: Path, tmp_path: Path) -> None:
+    """A file with a hole takes nothing where it lies, and all that it says where it is copied."""
+    spec, store = ModelSpec(ref=str(folder)), Store(str(tmp_path / "store"), tmp_path / "cache")
+    reach = Reach.below([tmp_path])
+    assert prepare_teacher(spec, store, reach).shape.layers == 2
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / "modules.json").write_text('[{"type": "m.Dense", "path": "2_Dense"}]')
+    with (folder / name).open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(
+        TeacherError, match=r"has \d{13} bytes|weights of model .* have \d{13} bytes"
+    ):
+        prepare_teacher(spec, store, reach)
+    assert not list((tmp_path / "store").glob("incoming/*"))
+    if name != "more.safetensors":  # of which the command reads the header first
+        with pytest.raises(TeacherError, match=r"has \d{13} bytes, and no file beside"):
+            prepare_teacher(spec, store)
+
+
+def test_weights_that_are_not_finite_are_told_as_such_without_a_store(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    next(iter(weights.values())).view(-1)[0] = float("nan")
+    save_file(weights, folder / "model.safetensors")
+    with pytest.raises(TeacherError, match=r"is broken: .* holds values that are not finite"):
+        prepare_teacher(str(folder))
+    with pytest.raises(TeacherError, match="is broken"):
+        prepare_model(str(folder))
+
+
+@pytest.mark.parametrize("index", ["{}", "[]", '{"weight_map": 3}', '{"weight_map": {"a": 1}}'])
+def test_a_list_of_weights_that_lists_none_is_a_sentence(index: str, folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "part.safetensors")
+    (folder / "model.safetensors.index.json").write_text(index)
+    handle = prepare_model(str(folder))
+    with pytest.raises(TeacherError, match=r"the weights of teacher .* do not load"):
+        load_model(handle)
 
 
 @pytest.mark.parametrize("name", ["more.safetensors", "vocab.txt", "added_tokens.json"])

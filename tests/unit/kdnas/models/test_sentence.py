@@ -214,10 +214,26 @@ def test_the_files_travel_by_the_store(teacher: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "modules", ["{", "{}", '[{"type": "x"}]', '[{"type": "m.Pooling", "path": "../../etc"}]', "[3]"]
+    "modules",
+    [
+        *("{", "{}", '[{"type": "x"}]', '[{"type": "m.Pooling", "path": "../../etc"}]', "[3]"),
+        pytest.param("[" * 100_000, id="nested"),
+        pytest.param(" " * (1 << 25), id="long"),
+    ],
 )
 def test_strange_files_are_refused(modules: str, tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text(modules)
     store = Store(str(tmp_path / "store"), tmp_path / "cache")
     with pytest.raises(TeacherError, match=r"modules\.json is not as .* copy the model again"):
+        store_sentence_files(tmp_path, "f", store)
+
+
+@pytest.mark.parametrize("name", ["sentence_bert_config.json", "2_Dense/model.safetensors"])
+def test_files_far_larger_than_any_are_refused(name: str, tmp_path: Path) -> None:
+    write(tmp_path / "modules.json", [{"type": "m.Dense", "path": "2_Dense"}])
+    (tmp_path / "2_Dense").mkdir()
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(1 << 42)
+    store = Store(str(tmp_path / "store"), tmp_path / "cache")
+    with pytest.raises(TeacherError, match=rf"{name} has \d+ bytes, and no file beside a model's"):
         store_sentence_files(tmp_path, "f", store)

@@ -50,9 +50,9 @@ def test_the_file_has_what_others_look_for() -> None:
     ("values", "message"),
     [
         ({"kind": "lstm"}, "unknown kind of student 'lstm', did you mean 'bilstm'"),
-        ({"layers": 0}, "layers must be a whole number of at least 1, not 0"),
-        ({"hidden": 7.5}, "hidden must be a whole number of at least 1, not 7.5"),
-        ({"vocab_size": True}, "vocab_size must be a whole number of at least 1, not True"),
+        ({"layers": 0}, "layers must be a whole number from 1 to 1024, not 0"),
+        ({"hidden": 7.5}, "hidden must be a whole number from 1 to 65536, not 7.5"),
+        ({"vocab_size": True}, "vocab_size must be a whole number from 1 to 16777216, not true"),
         ({"kernel": 4}, "kernel must be odd, .* not 4"),
         ({"pad_token_id": 50}, r"pad_token_id \(50\) must be one of the 50 ids"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
@@ -72,6 +72,9 @@ def test_what_makes_no_model_is_refused(values: dict[str, Any], message: str) ->
         ({"version": 2}, "has version 2, and this kdnas reads 1; install the version"),
         ({"layers": -1}, r"describes no model \(layers must .* not -1\); copy the folder"),
         ({"labels": None}, "describes no model"),
+        ({"hidden": 10**30}, r"\(hidden must be a whole number from 1 to 65536, not 10{9}"),
+        ({"layers": 10**7}, r"\(layers must be a whole number from 1 to 1024, not 10000000\)"),
+        ({"kernel": 10**9 + 1}, r"\(kernel must be a whole number from 1 to 1024"),
     ],
 )
 def test_a_file_that_is_not_whole_is_refused(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from kdnas.errors import TeacherError
+from kdnas.models.opening import prepare_model
 from kdnas.models.sequence.config import SequenceConfig
 from kdnas.models.sequence.encoders import ENCODERS
 from kdnas.models.sequence.model import SequenceClassifier
+from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 KINDS = pytest.mark.parametrize("kind", ENCODERS)
 IDS = torch.tensor([[2, 7, 5, 3], [2, 3, 0, 0]])
@@ -73,6 +76,27 @@ def test_the_seed_decides_the_weights(kind: str) -> None:
     assert regression.head.bias.tolist() == [2.5]
 
 
+@KINDS
+@pytest.mark.parametrize("sizes", [{}, {"hidden": 768, "layers": 4}, {"embedding_size": 64}])
+def test_its_numbers_are_told_roughly(kind: str, sizes: dict[str, int]) -> None:
+    described = replace(config(kind), **sizes)
+    with torch.device("meta"):
+        held = sum(value.numel() for value in SequenceClassifier(described).state_dict().values())
+    assert held / 16 <= described.numbers <= 4 * held
+
+
+def test_weights_of_another_configuration_are_refused(tmp_path: Path) -> None:
+    make_tiny_teacher(tmp_path)
+    made("bilstm").save_pretrained(tmp_path)
+    assert prepare_model(str(tmp_path)).shape.layers == 2
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "hidden": 60_000}), "utf-8")
+    with pytest.raises(TeacherError, match=r"describes \d+ numbers, and its weights have \d+ by"):
+        prepare_model(str(tmp_path))
+    with pytest.raises(TeacherError, match="do not load"):
+        SequenceClassifier.from_pretrained(tmp_path)
+
+
 def test_a_table_of_other_sizes_is_refused() -> None:
     with pytest.raises(ValueError, match=r"is \(11, 4\), not \(11, 5\)"):
         SequenceClassifier.from_teacher(config("bilstm"), table()[:, :4], 0)
@@ -133,5 +157,5 @@ def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path) -> None:
         SequenceClassifier.from_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text("utf-8"))
     (tmp_path / "config.json").write_text(json.dumps(values | {"hidden": 0}), "utf-8")
-    with pytest.raises(TeacherError, match="hidden must be a whole number of at least 1, not 0"):
+    with pytest.raises(TeacherError, match="hidden must be a whole number from 1 to 65536, not 0"):
         SequenceClassifier.from_pretrained(tmp_path)

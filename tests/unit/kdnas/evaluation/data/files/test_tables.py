@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import resource
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -263,6 +264,37 @@ def test_what_is_far_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         read_text(tmp_path / "c.csv")
     with pytest.raises(TaskDataError, match=r"holes\.csv is larger than 4 GiB; take a part of it"):
         read_text(tmp_path / "holes.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "begins", "message"),
+    [
+        ("a.csv", b"text,label\na,b\n", r"line 3 has a null character"),
+        ("a.json", b'[{"text": "', r"line 1 has a null character"),
+        ("a.csv", b"text,label\n" + b"a" * (17 << 20), r"line 2 has more than 16 MiB without"),
+    ],
+)
+def test_of_a_file_with_a_hole_only_the_beginning_is_read(
+    name: str, begins: bytes, message: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path / name, begins)
+    with path.open("r+b") as file:
+        file.truncate(3 << 30)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(TaskDataError, match=message):
+        read_text(path)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < (1 << 20)  # KiB
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.json"])
+def test_a_file_of_many_parts_is_read_whole(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdnas.evaluation.data.files.opening._PART", 7)
+    content = b"text,label\n" + b"some text,1\r\n" * 100
+    path = written(tmp_path / name, packed(content) if name.endswith(".gz") else content)
+    assert read_text(path) == content.decode().replace("\r\n", "\n")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

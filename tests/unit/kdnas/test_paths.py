@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdnas.errors import RequestError
+from kdnas.paths import expanded
+
+
+def test_homes_stand_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert expanded("~/models/a") == Path("/home/somebody/models/a")
+    assert expanded(Path("a/~b")) == Path("a/~b")
+
+
+def test_a_user_who_is_not_known_is_told_in_a_sentence() -> None:
+    with pytest.raises(RequestError, match=r"'~no-such-user/a' begins with .* \(~no-such-user\); "):
+        expanded("~no-such-user/a")
