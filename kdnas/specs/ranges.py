@@ -27,6 +27,7 @@ HeldOut = Annotated[int, Field(ge=8, le=10**7)]
 CalibrationTokens = Annotated[int, Field(ge=256, le=10**8)]
 TokensOfSample = Annotated[int, Field(ge=8, le=8192)]
 TimedTokens = Annotated[int, Field(ge=4, le=8192)]
+States = Annotated[int, Field(ge=1, le=10**9)]
 Layer = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
 Heads = Annotated[int, Field(ge=1, le=2**16)]
 LearningRate = Annotated[float, Field(gt=0)]  # too high a one harms its own training alone

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from kdnas.specs.ranges import Seed, StepsIfAny
+from kdnas.specs.ranges import Seed, States, StepsIfAny
 from kdnas.specs.search import ProxiesSpec, ProxySpec
 
 MOST_READINGS = 20
@@ -28,7 +28,7 @@ class SweepSpec(ProxiesSpec):
     """
 
     steps: Annotated[tuple[StepsIfAny, ...], Field(min_length=1, max_length=MOST_READINGS)] = (0,)
-    states: Annotated[int, Field(ge=1)] | None = None
+    states: States | None = None
     draw_seed: Seed = 0
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=MOST_SEEDS)] = (0,)
     without: Annotated[str, Field(min_length=1)] | None = None

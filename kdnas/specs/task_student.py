@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from kdnas.architecture import Architecture
+from kdnas.architecture import MOST_LAYERS, Architecture
 from kdnas.errors import ArchitectureError, SpecError
+from kdnas.specs.wording import shown
 
 SequenceKind = Literal["bilstm", "gated-cnn"]
 SEQUENCE_KINDS: Final[tuple[str, ...]] = get_args(SequenceKind)
@@ -126,6 +127,10 @@ def parse_student(text: str) -> StudentChoice:
 def _numbers(text: str, prefix: str, *, single: bool = False) -> tuple[int, ...]:
     parts = text.removeprefix(prefix).split(",")
     whole = all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts)
+    if whole and (most := max(map(int, parts))) > MOST_LAYERS:
+        raise SpecError(
+            f"student {shown(text)} asks for layer {most}; an encoder has at most {MOST_LAYERS}"
+        )
     if not whole or (single and len(parts) > 1):
         example = "first-layers:4" if single else "layers:1,3,5"
         raise SpecError(f"student {text!r} cannot be read; write it as {example}")

@@ -18,6 +18,7 @@ from kdnas.db.base import insert, locked, new_id
 from kdnas.db.models import WebhookDelivery
 from kdnas.db.queue.leases import database_time
 from kdnas.db.records import ClaimedDelivery, DeliveryStatus, NewDelivery
+from kdnas.db.repository.events import append_event
 from kdnas.errors import ConflictError, NotFoundError
 
 TOLD_FOR: Final = timedelta(days=1)
@@ -128,7 +129,7 @@ def settle(
 def try_again(session: Session, delivery_id: str) -> None:
     """Have one more attempt made at a message that was given up, before all others.
 
-    It holds up nobody: when the attempt fails it is given up again.
+    It holds up nobody: when the attempt fails it is given up again. An event says who asked.
 
     Raises:
         NotFoundError: there is no such message.
@@ -145,6 +146,7 @@ def try_again(session: Session, delivery_id: str) -> None:
         )
     row.status, row.finished_at = "pending", None
     row.next_attempt_at = row.give_up_at = database_time(session)
+    append_event(session, "webhook_retried", {"delivery": row.id, "event": row.event_id})
 
 
 def unknown_delivery(delivery_id: str) -> NotFoundError:

@@ -13,7 +13,7 @@ from kdnas.db.engine import Database
 from kdnas.db.queue import coordinators
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.records import NewDelivery
-from kdnas.db.repository import webhook_deliveries
+from kdnas.db.repository import events, tokens, webhook_deliveries
 from kdnas.settings import Settings
 from kdnas.testing.job_rows import make_job
 
@@ -91,6 +91,9 @@ def test_what_was_given_up_is_tried_again(client: TestClient, database: Database
     assert client.post(f"{PATH}/nobody/retry").status_code == 404
     with database.read() as session:
         assert webhook_deliveries.is_due(session)
+        told = [e for e in events.events_since(session) if e.type == "webhook_retried"]
+    (said,) = (event.payload for event in told)
+    assert (said["delivery"], said["event"]) == (given_up["id"], 1)
 
 
 def test_viewers_see_and_do_not_send(
@@ -105,4 +108,9 @@ def test_viewers_see_and_do_not_send(
     path = f"{PATH}/{item['id']}/retry"
     assert client.post(path, headers=headers).status_code == 403
     assert client.get(PATH).status_code == 401
-    assert client.post(path, headers={"Authorization": f"Bearer {operator}"}).status_code == 202
+    with database.write() as session:
+        _, token = tokens.create_token(session, "anna", "operator")
+    assert client.post(path, headers={"Authorization": f"Bearer {token}"}).status_code == 202
+    with database.read() as session:
+        told = [e for e in events.events_since(session) if e.type == "webhook_retried"]
+    assert [event.payload["by"] for event in told] == ["anna"]

@@ -45,6 +45,7 @@ def test_a_preset_trains_students_of_a_sweep_as_those_of_its_search() -> None:
         ({"seeds": []}, "seeds: "),
         ({"proxy": {"steps": 40, "rungs": [30]}}, "trains every state to its end"),
         ({"states": 0}, "not 0"),
+        ({"states": 10**18}, "1000000000"),
         ({"controller": {}}, "unknown key 'controller'"),
     ],
 )

@@ -45,6 +45,8 @@ def test_a_name_is_read(text: str, choice: StudentChoice) -> None:
     [
         ("first-layers:", "write it as first-layers:4"),
         ("first-layers:0", "write it as first-layers:4"),
+        (f"first-layers:{10**18}", "asks for layer 10{18}; an encoder has at most 1000"),
+        ("layers:1,1001", "asks for layer 1001; an encoder has at most 1000"),
         ("first-layers:1,2", "write it as first-layers:4"),
         ("first-layers:-1", "write it as first-layers:4"),
         ("layers:", "write it as layers:1,3,5"),

@@ -260,6 +260,12 @@ def test_wrong_files_are_one_sentence(kind: str, format_: str, content: str, mes
     assert len(str(caught.value).splitlines()) == 1
 
 
+def test_an_object_without_an_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kdnas.evaluation.prediction.inputs.MOST_OF_SQUAD", 1 << 20)
+    with pytest.raises(TaskDataError, match=r"has more than 1 MiB, of an object .*; cut it into"):
+        read("span", "squad", "[" * (1 << 21))
+
+
 def test_formats_are_known_by_their_ends() -> None:
     assert format_of("-", "classification", None) == "txt"
     assert format_of("A.CSV", "span", None) == "csv"
