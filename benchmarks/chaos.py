@@ -124,9 +124,11 @@ def page(rows: list[dict[str, Any]]) -> str:
         "Jobs in miniature whose processes are killed (`kill -9`) or stopped for some seconds at",
         "random moments, and then gone on with as a user would: a command is run again with",
         "`--resume`, a service or a PostgreSQL server is started again, for a runner, a worker of",
-        "Ray or a raylet nothing is done. *Lost* are jobs that did not end, or ended with other",
-        "numbers or weights than undisturbed; *twice* are candidates that were trained to the end",
-        "again; *left* are processes that outlived their job. `benchmarks/chaos.py` made this.",
+        "Ray or a raylet nothing is done, but that a job that has failed since its process died",
+        "three times at one place is resumed, as its error says. *Lost* are jobs that did not end,",
+        "or ended with other numbers or weights than undisturbed; *twice* are candidates that were",
+        "trained to the end again; *left* are processes that outlived their job. What was found and",
+        "mended stands by itself below. `benchmarks/chaos.py` made this.",
         "",
     ]
     mended = [row for row in rows if "mended" in row]  # what was done about it since
