@@ -127,8 +127,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         "Ray or a raylet nothing is done, but that a job that has failed since its process died",
         "three times at one place is resumed, as its error says. *Lost* are jobs that did not end,",
         "or ended with other numbers or weights than undisturbed; *twice* are candidates that were",
-        "trained to the end again; *left* are processes that outlived their job. What was found and",
-        "mended stands by itself below. `benchmarks/chaos.py` made this.",
+        "trained to the end again; *left* are processes that outlived their job. What was found",
+        "and mended stands by itself below. `benchmarks/chaos.py` made this.",
         "",
     ]
     mended = [row for row in rows if "mended" in row]  # what was done about it since

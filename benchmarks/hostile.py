@@ -148,7 +148,7 @@ class Ground:
                 yield from self._answers(client, process, specs)
 
     def _sound_folder(self, family: str) -> Path | None:
-        named = {"teacher": "teacher", "graph": "graphs"}
+        named = {"teacher": "teacher", "student": "model", "graph": "graphs"}
         return self.folder / named[family] if family in named else None
 
     def _sound_request(self, kind: str) -> dict[str, Any]:
@@ -170,6 +170,7 @@ class Ground:
             "--corpus corpus.txt --max-length 16 --output sound-student",
             "task": "evaluate teacher --suite glue --data-dir glue --show-data",
             "input": "predict model --input corpus.txt",
+            "student": "predict model good",
             "table": "tabular show minilm",
             "graph": "benchmark-model graphs --runtime onnx --length 8",
             "request": "search --config tiny.yaml",

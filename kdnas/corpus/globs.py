@@ -15,8 +15,8 @@ from kdnas.errors import CorpusError
 
 MOST_MATCHES = 100_000
 """Of a glob: one from the root of a machine has no end."""
-MOST_NAMES = 1_000_000
-"""In folders, that are looked at for one glob; a name counts as often as it is looked at."""
+MOST_NAMES = 300_000
+"""In folders, that are looked at for one glob: once for each of its parts at most."""
 MOST_PARTS = 100
 """Between slashes, from the first with a wildcard on."""
 
@@ -45,8 +45,8 @@ def matches(pattern: Path, name: str) -> list[Path]:
             f"the glob {name!r} has {len(parts)} parts; give at most {MOST_PARTS}, or a folder"
         )
     found: set[Path] = set()
-    for match in _Walk(name).matches(start, parts):
-        found.add(match)
+    for match in _Walk(name).matches(str(start), parts):
+        found.add(Path(match))
         if len(found) > MOST_MATCHES:
             raise CorpusError(
                 f"more than {MOST_MATCHES} files match the glob {name!r}; name their folder"
@@ -55,43 +55,48 @@ def matches(pattern: Path, name: str) -> list[Path]:
 
 
 class _Walk:
-    """Through folders, with a count of the names in them."""
+    """Through folders, with a count of the names in them; paths are texts, which is far faster."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._seen = 0
+        self._done: set[tuple[str, int]] = set()
 
-    def matches(self, folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
-        """What the parts match below a folder, some of it more than once."""
+    def matches(self, folder: str, parts: tuple[str, ...]) -> Iterator[str]:
+        """What the parts match below a folder, the last ones of a pattern; once for each folder.
+
+        ``**`` comes to the same folder with the same parts left in very many ways.
+        """
+        if (folder, len(parts)) in self._done:
+            return
+        self._done.add((folder, len(parts)))
         if not parts:
             yield folder
         elif parts[0] == "**":
-            while parts[1:2] == ("**",):
-                parts = parts[1:]
             yield from self._at_any_depth(folder, parts)
         elif not glob.has_magic(parts[0]):
-            place = folder / parts[0]
-            if _is_so(place.exists):
+            place = os.path.join(folder, parts[0])  # noqa: PTH118 (a text)
+            if _is_so(Path(place).exists):
                 yield from self.matches(place, parts[1:])
         else:
             for entry in self._entries(folder, parts[0].startswith(".")):
                 if not fnmatch.fnmatch(entry.name, parts[0]):
                     continue
                 if len(parts) == 1 or _is_so(entry.is_dir):
-                    yield from self.matches(Path(entry.path), parts[1:])
+                    yield from self.matches(entry.path, parts[1:])
 
-    def _at_any_depth(self, folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
+    def _at_any_depth(self, folder: str, parts: tuple[str, ...]) -> Iterator[str]:
         if parts[1:]:
             yield from self.matches(folder, parts[1:])
         for entry in self._entries(folder, False):
             if not parts[1:]:
-                yield Path(entry.path)
+                yield entry.path
             if entry.is_dir(follow_symlinks=False):
-                yield from self.matches(Path(entry.path), parts)
+                yield from self.matches(entry.path, parts)
 
-    def _entries(self, folder: Path, with_hidden: bool) -> Iterator[os.DirEntry[str]]:
+    def _entries(self, folder: str, with_hidden: bool) -> Iterator[os.DirEntry[str]]:
         try:
-            with os.scandir(folder) as entries:
+            with os.scandir(folder or ".") as entries:
                 for entry in entries:
                     self._seen += 1
                     if self._seen > MOST_NAMES:

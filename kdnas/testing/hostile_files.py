@@ -55,6 +55,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "task": ("evaluate", "teacher", "--data-dir", "{case}", "--show-data"),
     "input": ("predict", "model", "--input", "{case}/{path}"),
+    "student": ("predict", "{case}", "good film"),
     "table": ("tabular", "show", "{case}/{path}"),
     "graph": ("benchmark-model", "{case}", "--runtime", "onnx", "--length", "8"),
     "request": ("search", "--config", "{case}/{path}"),
@@ -150,6 +151,59 @@ def parquet_bomb(path: Path) -> None:
     words = pa.array(["word " * (64 * _MIB // 5)])
     column = pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int32()), words)
     pq.write_table(pa.table({"text": column}), path, row_group_size=200, compression="zstd")
+
+
+def lists_of_one_text(path: Path) -> None:
+    """Lists of one text again and again, which is written once: 6 GiB in some kilobytes."""
+    words = pa.DictionaryArray.from_arrays(pa.array([0] * 1280, pa.int32()), ["word " * _MIB])
+    column = pa.ListArray.from_arrays(pa.array(range(0, 1281, 8), pa.int32()), words)
+    pq.write_table(pa.table({"text": column, "label": [1] * 160}), path, compression="zstd")
+
+
+def texts_of_one_size(path: Path) -> None:
+    """A column of bytes of one size, all alike: 1 GiB in some kilobytes."""
+    column = pa.array([b"a" * _MIB] * 1024, pa.binary(_MIB))
+    pq.write_table(pa.table({"text": column, "label": [1] * 1024}), path, compression="zstd")
+
+
+def packed_arrow(path: Path) -> None:
+    """Two texts of 0.5 GiB each that Arrow has packed by Zstandard."""
+    table = pa.table({"text": ["word " * (_MIB * 100)] * 2, "label": [0, 1]})
+    packed = pa.ipc.IpcWriteOptions(compression="zstd")
+    with (
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_stream(sink, table.schema, options=packed) as writer,
+    ):
+        writer.write_table(table)
+
+
+def holes(begins: bytes, size: int) -> Callable[[Path], Any]:
+    """A file that begins soundly and is one hole from there on."""
+
+    def make(path: Path) -> None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(begins)
+        os.truncate(path, size)
+
+    return make
+
+
+def circles(path: Path) -> None:
+    """Two links to the folder itself in a folder that a pattern looks through."""
+    folder = path.parents[len(path.parts) - 1 - path.parts.index("**")]
+    for name in ("one", "two"):
+        (folder / name).symlink_to(".")
+    (folder / "a" / "b" / "c" / "d" / "e").mkdir(parents=True)
+
+
+def sequence_student(**values: Any) -> Callable[[Path], Any]:
+    """The configuration of a Bi-LSTM in the place of a Transformer's, with these values."""
+    sound = {
+        **{"model_type": "kdnas-bilstm", "version": 1, "kind": "bilstm", "layers": 1},
+        **{"hidden": 48, "embedding_size": 48, "vocab_size": 99, "pad_token_id": 0, "kernel": 5},
+        **{"dropout": 0.0, "labels": ["a", "b"], "max_length": 64, "tokenizer_family": "bert"},
+    }
+    return text(json.dumps({**sound, **values}))
 
 
 def wide_table(path: Path) -> None:
@@ -268,6 +322,9 @@ def gzipped_cut(path: Path) -> None:
 _YAML_BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
 )
+_YAML_MERGES = "a0: &a0 {k0: 1, k1: 1}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 30)
+)
 _OWN = ("--suite", "own", "--kind", "classification")
 _NER = ("--suite", "ner", "--tasks", "NER")
 _QA = ("--suite", "squad")
@@ -285,6 +342,10 @@ CORPORA: Final = [
         "corpus", "gzip of JSON lines, 4 GiB in one", "a.jsonl.gz", bomb(b'{"text": "', 4096)
     ),
     HostileFile("corpus", "Parquet that unpacks to 12 GiB", "a.parquet", parquet_bomb),
+    HostileFile("corpus", "Parquet of lists, 6 GiB", "a.parquet", lists_of_one_text),
+    HostileFile("corpus", "Parquet of one size, 1 GiB", "a.parquet", texts_of_one_size),
+    HostileFile("corpus", "links in a circle and a glob", "**/*.nope", circles),
+    HostileFile("corpus", "a glob of 40 stars", "**/*/" * 20 + "*.nope", circles),
     HostileFile("corpus", "Parquet of noise", "a.parquet", text(b"PAR1" + bytes(5000) + b"PAR1")),
     HostileFile("corpus", "Parquet without texts", "a.parquet", parquet(lambda: {"n": [1, 2]})),
     HostileFile(
@@ -438,6 +499,17 @@ TEACHERS: Final = [
         "model.safetensors.index.json",
         index({"a": "model.safetensors.index.json"}),
     ),
+    HostileFile("teacher", "an index of nothing", "model.safetensors.index.json", index({})),
+    HostileFile(
+        "teacher",
+        "an index that is a list",
+        "model.safetensors.index.json",
+        index([]),  # type: ignore[arg-type]
+    ),
+    HostileFile("teacher", "nested modules", "modules.json", nested("[", "]")),
+    HostileFile("teacher", "modules of a sparse terabyte", "modules.json", sparse(2**40)),
+    HostileFile("teacher", "a vocabulary of a sparse terabyte", "vocab.txt", sparse(2**40)),
+    HostileFile("teacher", "a tokenizer of a sparse terabyte", "tokenizer.json", sparse(2**40)),
     HostileFile("teacher", "no tokenizer", "tokenizer.json", gone),
     HostileFile("teacher", "an empty tokenizer", "tokenizer.json", text("")),
     HostileFile("teacher", "a nested tokenizer", "tokenizer.json", nested('{"a":', "}")),
@@ -499,6 +571,13 @@ TASKS: Final = [
     HostileFile(
         "task", "Parquet of noise", "train.parquet", text(b"PAR1" + bytes(99) + b"PAR1"), _OWN
     ),
+    HostileFile("task", "Parquet of lists, 6 GiB", "train.parquet", lists_of_one_text, _OWN),
+    HostileFile("task", "Parquet of one size, 1 GiB", "train.parquet", texts_of_one_size, _OWN),
+    HostileFile("task", "packed Arrow of 1 GiB", "train.arrow", packed_arrow, _OWN),
+    HostileFile(
+        "task", "a hole of 4 GB", "train.csv", holes(b"text,label\na,1\n", 4 * 10**9), _OWN
+    ),
+    HostileFile("task", "a hole of 4 GB in JSON", "train-v1.1.json", holes(b"{", 4 * 10**9), _QA),
     HostileFile("task", "a pipe", "train.csv", pipe, _OWN),
     HostileFile("task", "zeros without end", "train.csv", link_to("/dev/zero"), _OWN),
     HostileFile("task", "a sparse terabyte", "train.csv", sparse(2**40), _OWN),
@@ -564,8 +643,31 @@ INPUTS: Final = [
     HostileFile("input", "NUL bytes", "a.txt", text(b"good\0film\n")),
     HostileFile("input", "nested JSON", "a.jsonl", nested("[", "]")),
     HostileFile("input", "JSON of SQuAD that is a number", "a.json", text("3")),
+    HostileFile("input", "JSON of SQuAD of a sparse terabyte", "a.json", sparse(2**40)),
     HostileFile("input", "a table of 100 000 columns", "a.csv", wide_table),
     HostileFile("input", "Latin-1", "a.txt", text("größer\n".encode("latin-1"))),
+]
+
+STUDENTS: Final = [
+    HostileFile("student", "nested notes", "task.json", nested("[", "]")),
+    HostileFile("student", "notes of a sparse terabyte", "task.json", sparse(2**40)),
+    HostileFile("student", "a length in words", "task.json", config(max_length="x")),
+    HostileFile("student", "a length below nothing", "task.json", config(max_length=-7)),
+    HostileFile("student", "a Bi-LSTM of 10^30", _CONFIG, sequence_student(hidden=10**30)),
+    HostileFile("student", "a Bi-LSTM of 10^7 layers", _CONFIG, sequence_student(layers=10**7)),
+    HostileFile(
+        "student",
+        "a Bi-LSTM of 10^13 numbers",
+        _CONFIG,
+        sequence_student(layers=1000, hidden=60_000),
+    ),
+    HostileFile("student", "a Bi-LSTM without its weights", _CONFIG, sequence_student()),
+    HostileFile(
+        "student",
+        "a Bi-LSTM of an unknown family",
+        _CONFIG,
+        sequence_student(tokenizer_family="evil"),
+    ),
 ]
 
 TABLES: Final = [
@@ -588,6 +690,8 @@ GRAPHS: Final = [
 
 REQUESTS: Final = [
     HostileFile("request", "aliases that unfold to 9^30", "a.yaml", text(_YAML_BOMB)),
+    HostileFile("request", "merges that unfold to 9^30", "a.yaml", text(_YAML_MERGES)),
+    HostileFile("request", "a merge of itself", "a.yaml", text("a: &a {<<: *a}\n")),
     HostileFile("request", "an alias of itself", "a.yaml", text("a: &a [*a]\n")),
     HostileFile(
         "request",
@@ -614,7 +718,9 @@ REQUESTS: Final = [
     ),
 ]
 
-FILES: Final = [*CORPORA, *TEACHERS, *TASKS, *INPUTS, *TABLES, *GRAPHS, *REQUESTS]
+FILES: Final = [
+    *(*CORPORA, *TEACHERS, *TASKS, *INPUTS, *STUDENTS, *TABLES, *GRAPHS, *REQUESTS),
+]
 
 
 def lay(file: HostileFile, case: Path, sound: Path | None) -> None:

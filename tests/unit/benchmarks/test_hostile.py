@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -66,3 +67,18 @@ def test_the_page_names_what_is_amiss(load: Callable[[str], ModuleType]) -> None
     assert "- corpus, c (command): took 31 s: said" in told
     assert "- corpus, d (command): broken: said" in told
     assert "Nothing was amiss." in hostile.page([outcome(hostile.SOUND, 0), outcome("a", 2)])
+
+
+@pytest.mark.slow
+def test_none_of_the_quick_ones_is_amiss(load: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    """Of each way in some: folders of students, files with requests, and the service."""
+    hostile = load("hostile")
+    only = re.compile("^(student|request|evaluation|pipeline)/|glob|hole of 4 GB")
+    outcomes = list(hostile.Ground(tmp_path).outcomes(only))
+    assert len(outcomes) > 40
+    amiss = {
+        f"{one.family}/{one.name}": (why, one.said)
+        for one in outcomes
+        if (why := one.amiss(hostile.sound_of(outcomes, one)))
+    }
+    assert amiss == {}

@@ -124,13 +124,13 @@ def test_a_glob_of_too_many_files_is_refused(
 def test_a_glob_that_has_no_end_is_refused(
     root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kdnas.corpus.globs.MOST_NAMES", 1000)
     for name in ("one", "two"):
         (root / name).symlink_to(root)
     with pytest.raises(RequestError, match="no file matches the glob"):
         check_paths(search(corpus=f"{root}/**/*.nope"), settings)
     (root / "a/b/c/d/e").mkdir(parents=True)
-    with pytest.raises(RequestError, match="looks at more than 1000 names") as error:
+    monkeypatch.setattr("kdnas.corpus.globs.MOST_NAMES", 20)
+    with pytest.raises(RequestError, match="looks at more than 20 names") as error:
         check_paths(search(corpus=f"{root}/{'**/*/' * 20}*.nope"), settings)
     assert [one.field for one in error.value.fields] == ["corpus.source"]
 
