@@ -269,11 +269,12 @@ def task_distill(
 def _start(values: dict[str, Any], config: Path | None, as_json: bool) -> None:
     from api.task_distillations.run import create_task_distillation
     from kdnas.specs.load import load_yaml, merge
-    from kdnas.specs.task_distillation import TaskDistillationSpec
+    from kdnas.specs.task_distillation import TRIED, TaskDistillationSpec
 
     with stored() as (database, settings):
         environment = {"teacher": settings.teacher} if settings.teacher else {}
-        request = merge(environment, load_yaml(config) if config else {}, values)
+        given = load_yaml(config) if config else {}
+        request = merge(environment, given, values, chosen_by_grid=TRIED)
         spec = TaskDistillationSpec.read(request, "task-distill")
         record = create_task_distillation(spec, database, settings)
         say(f"distilling {record.name}  (id {record.id})")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -151,7 +151,9 @@ def _refuse_endless(data: Any) -> None:
         raise _UnfoldsTooFarError
 
 
-def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+def merge(
+    *layers: Mapping[str, Any], chosen_by_grid: Sequence[str] = ("learning_rate", "epochs")
+) -> dict[str, Any]:
     """Merge nested mappings; a later layer wins key by key.
 
     Text that is short for a mapping (``teacher: ./bert``) is joined with what the mapping already
@@ -159,13 +161,13 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     whole, and so is an objective or a strategy by one of another name, whose options it would not
     understand; ``epochs`` or ``latency_price`` take the place of an earlier layer's ``steps`` or
     ``alpha``, which would win over them otherwise, as ``alpha`` takes that of a price, and so does
-    a ``grid`` of the rate and the epochs that it chooses. An evaluation over another suite leaves
-    the tasks and the data of the one before. What stands beside a controller's strategy is laid
-    over its options.
+    a ``grid`` of what it chooses, by default the rate and the epochs. An evaluation over another
+    suite leaves the tasks and the data of the one before. What stands beside a controller's
+    strategy is laid over its options.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
-        for newer, older in _REPLACES:
+        for newer, older in (*_REPLACES, *(("grid", name) for name in chosen_by_grid)):
             if layer.get(newer) is not None and older not in layer:
                 merged.pop(older, None)
         for key, value in layer.items():
@@ -184,7 +186,7 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
             if key == "evaluation" and isinstance(before, Mapping) and _moves(before, value):
                 before = {k: v for k, v in before.items() if k not in _OF_A_SUITE}
             if isinstance(value, Mapping) and isinstance(before, Mapping):
-                merged[key] = merge(before, value)
+                merged[key] = merge(before, value, chosen_by_grid=chosen_by_grid)
             else:
                 merged[key] = value
     return merged
@@ -220,6 +222,4 @@ _REPLACES = (
     ("epochs", "steps"),
     ("latency_price", "alpha"),
     ("alpha", "latency_price"),
-    ("grid", "learning_rate"),
-    ("grid", "epochs"),
 )

@@ -46,6 +46,8 @@ Published = Literal["auto", "bert-4", "distilroberta", "bilstm", "gated-cnn"]
 
 MOST_POINTS = 100
 """Of a grid."""
+TRIED: Final[tuple[str, ...]] = ("batch_size", "learning_rate", "beta")
+"""What a grid chooses of the hyper-parameters."""
 
 Rate = Annotated[LearningRate, Field(lt=1)]
 Dropout = Annotated[float, Field(ge=0, lt=1)]

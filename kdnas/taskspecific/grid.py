@@ -14,13 +14,11 @@ from typing import Any, Literal
 
 from kdnas.errors import TrainingError
 from kdnas.records import fingerprint
-from kdnas.specs.task_distillation import TaskGridSpec
+from kdnas.specs.task_distillation import TRIED, TaskGridSpec
 from kdnas.taskspecific.stages import Hyperparameters
 
 GRID_SEED = 0
 """Of all trials: the seeds of a method share what is chosen."""
-TRIED = ("batch_size", "learning_rate", "beta")
-"""What a grid chooses of the hyper-parameters."""
 WAY = 2
 """Version of the way of training and choosing; older trials do not count for a newer one."""
 

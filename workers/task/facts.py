@@ -13,7 +13,7 @@ from kdnas.evaluation.finetuning.text import mean_number
 from kdnas.evaluation.results import Metrics, main_score
 from kdnas.models.teacher import TeacherHandle
 from kdnas.records import TaskFacts
-from kdnas.taskspecific.grid import TRIED
+from kdnas.specs.task_distillation import TRIED
 from kdnas.taskspecific.methods.registry import method_named
 from kdnas.taskspecific.teacher_outputs import KeptTeacher
 from workers.task.parts import Judge, Part

@@ -21,6 +21,7 @@ from kdnas.paths import expanded
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.task_distillation import TaskDistillationSpec, TaskTeacherSpec
 from kdnas.specs.task_student import LayersOfTeacher, StudentChoice, parse_student
+from kdnas.specs.wording import shown
 from kdnas.store import Store
 from kdnas.taskspecific.grid import TaskPoint, task_grid_key, task_points
 from kdnas.taskspecific.methods.base import NetworkShape, Setting
@@ -28,7 +29,7 @@ from kdnas.taskspecific.methods.registry import method_named
 from kdnas.taskspecific.output_space import Classes, Numbers, OutputSpace
 from kdnas.taskspecific.published import published_choice, published_epochs, table_for
 from kdnas.taskspecific.stages import Hyperparameters
-from workers.task.students import StudentPlan, plan_student
+from workers.task.students import StudentPlan, plan_student, shape_before
 from workers.task.teacher import has_head, in_order_of_head
 
 
@@ -181,12 +182,21 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
     def planned(chosen: StudentChoice) -> StudentPlan:
         return plan_student(chosen, teacher, tuning, length, store, reach, device, spec.threads)
 
+    def shape_of(chosen: StudentChoice) -> NetworkShape:
+        return shape_before(chosen, teacher) or planned(chosen).shape
+
+    # Before an architecture is started, which watches the teacher for a while.
+    own, theirs = shape_of(choice), NetworkShape(teacher.shape.layers, teacher.shape.hidden)
+    refuse_misfits(spec, space_of(tuning), own, theirs)
+    helper = None
+    if any(method_named(name).assisted for name in spec.methods):
+        helper = assistant_choice(spec, own, theirs)
+        refuse_no_assistant(helper, shape_of(helper), own, theirs)
     student = planned(choice)
-    assisted = any(method_named(name).assisted for name in spec.methods)
-    assistant = planned(assistant_choice(spec, student, teacher)) if assisted else None
+    assistant = None if helper is None else planned(helper)
     readers = [teacher, *(plan.origin for plan in (student, assistant) if plan is not None)]
     length = min(length, *(reader.longest_sequence for reader in readers))
-    checked = CheckedTask(
+    return CheckedTask(
         spec.model_copy(
             update={"teacher": named.model_copy(update={"fingerprint": teacher.fingerprint})}
         ),
@@ -201,11 +211,19 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
         choose_dtype(spec.dtype, device),
         tuple(dict.fromkeys((*data.notes, *_warnings(spec, choice, student, teacher, learned)))),
     )
+
+
+def refuse_misfits(
+    spec: TaskDistillationSpec, space: OutputSpace, student: NetworkShape, teacher: NetworkShape
+) -> None:
+    """Refuse methods that cannot teach such a student.
+
+    Raises:
+        SpecError: says of the first why, and what to do.
+    """
     for name in spec.methods:
-        method = method_named(name)
-        taught_by = checked.assistant.shape if method.assisted and checked.assistant else None
-        method(checked.setting(taught_by or checked.teacher_shape, checked.hyper.beta, 0))
-    return checked
+        layers = (spec.layer_choice, spec.teacher_layers)
+        method_named(name)(Setting(space, student, teacher, 0.5, spec.temperature, *layers))
 
 
 def _saved(named: TaskTeacherSpec, reach: Reach) -> SavedTask | None:
@@ -247,7 +265,7 @@ def refuse_one_answer(data: TaskData) -> None:
 
 
 def assistant_choice(
-    spec: TaskDistillationSpec, student: StudentPlan, teacher: TeacherHandle
+    spec: TaskDistillationSpec, student: NetworkShape, teacher: NetworkShape
 ) -> StudentChoice:
     """Return the student that stands between student and teacher: as asked, or half way in depth.
 
@@ -256,7 +274,7 @@ def assistant_choice(
     """
     if spec.assistant is not None:
         return parse_student(spec.assistant)
-    few, most = student.shape.layers, teacher.shape.layers
+    few, most = student.layers, teacher.layers
     between = (few + most + 1) // 2
     if not few < between < most:
         raise SpecError(
@@ -264,6 +282,30 @@ def assistant_choice(
             f"{most}, and there is no number of layers between; name one as `assistant`"
         )
     return LayersOfTeacher(None, between)
+
+
+def refuse_no_assistant(
+    choice: StudentChoice, own: NetworkShape, student: NetworkShape, teacher: NetworkShape
+) -> None:
+    """Refuse an assistant that is not between student and teacher in size (Wu et al. 2021, §5.4).
+
+    Sizes are compared where that is beyond doubt: by depth and width, of Transformers.
+
+    Raises:
+        SpecError: says with whom it cannot change places.
+    """
+    sizes = (("student", student, own), ("teacher", own, teacher))
+    for other, small, large in sizes:
+        if not (small.transformer and large.transformer):
+            continue
+        if small.layers >= large.layers and small.width >= large.width:
+            where = "larger than the student" if other == "student" else "smaller than the teacher"
+            than = student if other == "student" else teacher
+            raise SpecError(
+                f"assistant {shown(str(choice))} of {own.layers} layers and {own.width} numbers is "
+                f"not {where} of {than.layers} layers and {than.width} numbers; name one between "
+                "them, or leave `assistant` out"
+            )
 
 
 def hyperparameters(
@@ -292,6 +334,24 @@ def hyperparameters(
     )
 
 
+def unused(spec: TaskDistillationSpec) -> list[str]:
+    """Say which entries of a request count for nothing with its methods."""
+    methods = [method_named(name) for name in spec.methods]
+    used = {
+        "beta": any(method.uses_beta for method in methods),
+        "temperature": any(method.uses_temperature for method in methods),
+        "layer_choice": any(method.matches_layers for method in methods),
+        "teacher_layers": any(method.takes_layers for method in methods),
+        "assistant": any(method.assisted for method in methods),
+    }
+    usual = TaskDistillationSpec(task=spec.task)
+    return [
+        f"{entry} {shown(getattr(spec, entry))} counts for nothing with {', '.join(spec.methods)}"
+        for entry, counts in used.items()
+        if not counts and getattr(spec, entry) != getattr(usual, entry)
+    ]
+
+
 def _warnings(
     spec: TaskDistillationSpec,
     choice: StudentChoice,
@@ -299,7 +359,7 @@ def _warnings(
     teacher: TeacherHandle,
     learned: bool,
 ) -> list[str]:
-    found = []
+    found = unused(spec)
     if student.data.labels is None and spec.temperature != 1:
         found.append(
             f"temperature {spec.temperature:g} counts for nothing where numbers are learned"

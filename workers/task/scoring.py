@@ -11,8 +11,8 @@ from kdnas.evaluation.finetuning.saving import save_task_model
 from kdnas.evaluation.results import TaskResult, main_score
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.records import TaskRun
+from kdnas.specs.task_distillation import TRIED
 from kdnas.taskspecific.card import write_card
-from kdnas.taskspecific.grid import TRIED
 from kdnas.taskspecific.stages import Hyperparameters
 from kdnas.taskspecific.student_run import StudentRun
 from workers.task.ready import ReadyTask

@@ -41,6 +41,7 @@ from kdnas.specs.task_student import (
     StudentFolder,
     StudentOfSpace,
 )
+from kdnas.specs.wording import shown
 from kdnas.store import MADE_OF, Store
 from kdnas.taskspecific.methods.base import NetworkShape
 from kdnas.taskspecific.networks import LayeredNetwork, SequenceNetwork, TransformerNetwork
@@ -133,6 +134,35 @@ def network_of(task_model: TaskModel) -> LayeredNetwork:
     return TransformerNetwork(model, family_of(config.model_type), task_model.inputs - unknown)
 
 
+def shape_before(choice: StudentChoice, teacher: TeacherHandle) -> NetworkShape | None:
+    """Return layers and width of a student before anything of it is made or opened.
+
+    Args:
+        choice: what is asked for.
+        teacher: as for :func:`plan_student`.
+
+    Returns:
+        None of a folder, which says it itself.
+
+    Raises:
+        SpecError, ArchitectureError: the teacher has no such layers, or cannot have such a student.
+    """
+    match choice:
+        case LayersOfTeacher():
+            layers = choice.of(teacher.shape.layers, teacher.ref)
+            return NetworkShape(len(layers), teacher.shape.hidden)
+        case SequenceStudent():
+            config = SequenceConfig.for_teacher(choice.kind, teacher, labels=())
+            return NetworkShape(config.layers, config.hidden, transformer=False)
+        case StudentOfSpace():
+            problem = family_problem(choice.architecture, teacher.shape)
+            if problem is not None:
+                raise ArchitectureError(problem)
+            return NetworkShape(choice.architecture.layers, choice.architecture.hidden)
+        case StudentFolder():
+            return None
+
+
 def plan_student(
     choice: StudentChoice,
     teacher: TeacherHandle,
@@ -159,40 +189,36 @@ def plan_student(
         SpecError, ArchitectureError: the teacher has no such layers, or cannot have such a student.
         TeacherError: the folder is no model, or its tokenizer is another one than the teacher's.
     """
+    shape = shape_before(choice, teacher)
 
-    def plan(origin: TeacherHandle, shape: NetworkShape, start: str) -> StudentPlan:
-        return StudentPlan(choice, origin, data, shape, start)
+    def plan(origin: TeacherHandle, start: str) -> StudentPlan:
+        own = shape or NetworkShape(origin.shape.layers, origin.shape.hidden)
+        return StudentPlan(choice, origin, data, own, start)
 
-    width = teacher.shape.hidden
     match choice:
         case LayersOfTeacher():
             layers = choice.of(teacher.shape.layers, teacher.ref)
             listed = ", ".join(map(str, layers))
             word = "layer" if len(layers) == 1 else "layers"
-            return plan(
-                teacher, NetworkShape(len(layers), width), f"{word} {listed} of {teacher.ref}"
-            )
+            return plan(teacher, f"{word} {listed} of {teacher.ref}")
         case SequenceStudent():
-            config = SequenceConfig.for_teacher(choice.kind, teacher, labels=data.labels or ())
-            shape = NetworkShape(config.layers, config.hidden, transformer=False)
             start = f"random, over the word embeddings of {teacher.ref} scaled to a deviation of 1"
-            return plan(teacher, shape, start)
+            return plan(teacher, start)
         case StudentOfSpace():
             with tidy_process(threads):
                 started = started_student(choice, teacher, data, max_length, store, device)
-            shape = NetworkShape(started.shape.layers, started.shape.hidden)
-            return plan(started, shape, f"cut from {teacher.ref} on the task's own texts")
+            return plan(started, f"cut from {teacher.ref} on the task's own texts")
         case StudentFolder():
             own = prepare_teacher(choice.ref, store, reach)
             check_tokenizer(own, teacher, data)
-            return plan(own, NetworkShape(own.shape.layers, own.shape.hidden), f"folder {own.ref}")
+            return plan(own, f"folder {own.ref}")
 
 
 def check_tokenizer(student: TeacherHandle, teacher: TeacherHandle, data: TaskData) -> None:
-    """Refuse a student that cuts texts into other tokens than its teacher.
+    """Refuse a student that knows other tokens than its teacher, or cuts texts differently.
 
     Raises:
-        TeacherError: names the first text that they disagree on.
+        TeacherError: names the first token, or the first text, that they disagree on.
     """
     from transformers import AutoTokenizer
 
@@ -200,6 +226,21 @@ def check_tokenizer(student: TeacherHandle, teacher: TeacherHandle, data: TaskDa
         own, theirs = (
             AutoTokenizer.from_pretrained(handle.folder, trust_remote_code=False)
             for handle in (student, teacher)
+        )
+    numbers, known = own.get_vocab(), theirs.get_vocab()
+    if numbers != known:
+        token = min(
+            (word for word in {*numbers, *known} if numbers.get(word) != known.get(word)),
+            key=lambda word: (known.get(word, len(known)), word),
+        )
+        here, there = (
+            "none" if number is None else f"token {number}"
+            for number in (numbers.get(token), known.get(token))
+        )
+        raise TeacherError(
+            f"student {student.ref!r} has another tokenizer than teacher {teacher.ref!r} "
+            f"({shown(token)} is {here} of its own and {there} of the teacher's), so that it "
+            "cannot read the same tokens; give a student that was distilled from this teacher"
         )
     texts = [(e.text, e.pair) for e in data.train[:COMPARED] if isinstance(e, TextExample)]
     for text, pair in texts:
@@ -224,12 +265,7 @@ def started_student(
     It is cut from the teacher, which is watched on the task's own texts for that; of too few texts
     the start is warm. It is kept in the store, the same for all methods and seeds.
 
-    Raises:
-        ArchitectureError: the teacher's family has no such student.
     """
-    problem = family_problem(choice.architecture, teacher.shape)
-    if problem is not None:
-        raise ArchitectureError(problem)
     texts = [e for e in data.train if isinstance(e, TextExample)]
     digest = hashlib.sha256(repr([(e.text, e.pair) for e in texts]).encode("utf-8", "replace"))
     parts = f"1|{teacher.fingerprint}|{choice.architecture}|{max_length}|{digest.hexdigest()}"

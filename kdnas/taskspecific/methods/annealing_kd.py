@@ -18,6 +18,7 @@ class AnnealingKD(Method):
     """
 
     name = "annealing-kd"
+    uses_temperature = False
     uses_beta = False
 
     def forward(

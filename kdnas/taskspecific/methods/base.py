@@ -73,6 +73,9 @@ class Method(nn.Module, ABC):
         inner_layers: whether it teaches the student's inner layers, of which there must be one.
         assisted: whether the teacher is an assistant that has learned from the teacher first.
         uses_beta: whether β counts: a loss of the method's own has the rest of it.
+        uses_temperature: whether the temperature of L_KD counts.
+        matches_layers: whether inner layers are matched with chosen ones of the teacher's.
+        takes_layers: whether the teacher's layers may be given.
     """
 
     name: ClassVar[str]
@@ -83,6 +86,9 @@ class Method(nn.Module, ABC):
     inner_layers: ClassVar[bool] = False
     assisted: ClassVar[bool] = False
     uses_beta: ClassVar[bool] = True
+    uses_temperature: ClassVar[bool] = True
+    matches_layers: ClassVar[bool] = False
+    takes_layers: ClassVar[bool] = False
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()

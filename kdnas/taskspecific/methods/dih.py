@@ -20,6 +20,7 @@ class DIH(Method):
     """
 
     name = "dih"
+    takes_layers = True
     needs_teacher_layers = True
 
     def __init__(self, setting: Setting) -> None:

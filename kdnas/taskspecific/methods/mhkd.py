@@ -19,6 +19,8 @@ class MHKD(Method):
     """
 
     name = "mhkd"
+    matches_layers = True
+    takes_layers = True
     needs_teacher_layers = True
     needs_student_layers = True
     inner_layers = True

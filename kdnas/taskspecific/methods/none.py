@@ -16,6 +16,7 @@ class NoDistillation(Method):
     """
 
     name = "none"
+    uses_temperature = False
     needs_teacher = False
     uses_beta = False
 

@@ -25,6 +25,8 @@ class PKD(Method):
     """
 
     name = "pkd"
+    matches_layers = True
+    takes_layers = True
     needs_teacher_states = True
     inner_layers = True
 

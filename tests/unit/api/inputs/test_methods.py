@@ -27,12 +27,8 @@ def refuses(method: str, layers: int, teacher: int, transformer: bool) -> bool:
 
 
 def _find_assistant(layers: int, teacher: int) -> None:
-    class Shaped:
-        def __init__(self, count: int) -> None:
-            self.shape = NetworkShape(count, 24)
-
     spec = TaskDistillationSpec(task="RTE", methods=("takd",))
-    assistant_choice(spec, Shaped(layers), Shaped(teacher))  # type: ignore[arg-type]
+    assistant_choice(spec, NetworkShape(layers, 24), NetworkShape(teacher, 24))
 
 
 @pytest.mark.parametrize("transformer", [True, False])

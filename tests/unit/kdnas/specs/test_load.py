@@ -13,6 +13,7 @@ from kdnas.specs.objectives import HiddenStateSpec
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
 from kdnas.specs.sweep import SweepSpec
+from kdnas.specs.task_distillation import TRIED
 
 HS_LAST = {"name": "hs", "mapping": "last"}
 
@@ -127,6 +128,12 @@ def test_alpha_takes_the_place_of_an_earlier_latency_price() -> None:
     assert spec.reward.exponent == -0.1
     both = {"latency_price": 0.2, "alpha": -0.1}
     assert merge(load_preset("paper", "search"), {"reward": both})["reward"].items() >= both.items()
+
+
+def test_a_grid_takes_the_place_of_what_it_chooses_and_of_nothing_else() -> None:
+    file = {"epochs": 8, "finetune_epochs": 4, "learning_rate": 1e-4, "batch_size": 8, "beta": 0.2}
+    merged = merge(file, {"grid": {}}, chosen_by_grid=TRIED)
+    assert merged == {"epochs": 8, "finetune_epochs": 4, "grid": {}}
 
 
 def test_a_grid_takes_the_place_of_a_presets_learning_rate() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from statistics import pstdev
 from typing import Any
@@ -16,6 +17,7 @@ from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, write_own
 from kdnas.testing.tiny_tasks import WORDS
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 from workers.task import ready as ready_module
+from workers.task import students as students_module
 from workers.task.ready import prepare_for_task
 from workers.task.request import check_task
 
@@ -34,6 +36,7 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("tuned_teacher", "run_over", "warm_up", "load_task_model"):
         monkeypatch.setattr(ready_module, name, refuse)
+    monkeypatch.setattr(students_module, "started_student", refuse)
 
 
 def refused(lab: TinyTaskLab, spec: Any, kind: type[KdnasError], said: str) -> None:
@@ -64,6 +67,23 @@ class TestRefused:
             (
                 {"student": "first-layers:5", "methods": ["takd"]},
                 "takd needs an assistant between a student of 5 layers and a teacher of 6",
+            ),
+            (
+                {"methods": ["takd"], "assistant": "first-layers:1"},
+                "assistant 'first-layers:1' of 1 layers and 24 numbers is not larger than the "
+                "student of 2 layers and 24 numbers; name one between them",
+            ),
+            (
+                {"methods": ["takd"], "assistant": "first-layers:6"},
+                "'first-layers:6' of 6 layers .* is not smaller than the teacher of 6 layers",
+            ),
+            (
+                {"student": "1,2,24,48,gelu"},
+                "universal-kd-il teaches the inner layers .* 1 layer has none",
+            ),
+            (
+                {"methods": ["takd"], "assistant": "1,2,24,48,gelu"},
+                "is not larger than the student",
             ),
             ({"methods": ["dih"], "teacher_layers": [3, 7]}, "layer 7 is none of the teacher's 6"),
             (
@@ -119,8 +139,27 @@ class TestRefused:
         self, lab: TinyTaskLab, tmp_path: Path
     ) -> None:
         other = make_tiny_teacher(tmp_path / "other", layers=2, words=reversed(WORDS))
-        said = r"has another tokenizer than teacher .* \(they cut '.*' differently\)"
+        said = r"has another tokenizer than teacher .* is token \d+ of its own and token \d+ of"
         refused(lab, lab.classification(student=str(other)), TeacherError, said)
+
+    def test_a_students_folder_with_other_numbers_of_its_words(
+        self, lab: TinyTaskLab, tmp_path: Path
+    ) -> None:
+        """Of words that are in none of the first examples; so none is cut differently there."""
+        other = make_tiny_teacher(tmp_path / "other", layers=2, hidden=24, heads=2, words=WORDS)
+        file = other / "tokenizer.json"
+        whole = json.loads(file.read_text("utf-8"))
+        vocab = whole["model"]["vocab"]
+        one, two = [word for word in vocab if word.startswith("##")][:2]
+        vocab[one], vocab[two] = vocab[two], vocab[one]
+        file.write_text(json.dumps(whole), "utf-8")
+        said = r"has another tokenizer .* \('##.' is token \d+ of its own and token \d+ of the teach"
+        refused(lab, lab.classification(student=str(other)), TeacherError, said)
+        more = make_tiny_teacher(
+            tmp_path / "more", layers=2, hidden=24, heads=2, words=[*WORDS, "zebra"]
+        )
+        said = r"\('zebra' is token \d+ of its own and none of the teacher's\)"
+        refused(lab, lab.classification(student=str(more)), TeacherError, said)
 
     def test_a_students_folder_that_is_none(self, lab: TinyTaskLab, tmp_path: Path) -> None:
         (tmp_path / "empty").mkdir()
@@ -251,6 +290,38 @@ def test_a_temperature_of_numbers_is_warned_of(lab: TinyTaskLab) -> None:
     assert not any(
         "temperature" in text for text in check_task(lab.regression(), lab.store()).warnings
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"methods": ["vanilla-kd", "none"], "beta": 0.7}, "beta 0.7|vanilla-kd, none"),
+        ({"methods": ["annealing-kd"], "temperature": 4.0}, "temperature 4.0|annealing-kd"),
+        ({"layer_choice": "last"}, "layer_choice 'last'|universal-kd-il"),
+        ({"teacher_layers": [2, 4]}, "teacher_layers [2, 4]|universal-kd-il"),
+        ({"assistant": "first-layers:4"}, "assistant 'first-layers:4'|universal-kd-il"),
+    ],
+)
+def test_what_counts_for_nothing_is_warned_of(
+    changes: dict[str, Any], said: str, lab: TinyTaskLab
+) -> None:
+    warnings = told(check_task(lab.classification(**changes), lab.store()).warnings)
+    assert warnings == (said.replace("|", " counts for nothing with "),)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"methods": ["vanilla-kd", "pkd"], "beta": 0.7, "layer_choice": "last"},
+        {"methods": ["vanilla-kd"], "temperature": 4.0},
+        {"methods": ["dih", "none"], "teacher_layers": [2, 4]},
+        {"methods": ["takd"], "assistant": "first-layers:4"},
+    ],
+)
+def test_what_counts_for_one_of_the_methods_is_not(
+    changes: dict[str, Any], lab: TinyTaskLab
+) -> None:
+    assert told(check_task(lab.classification(**changes), lab.store()).warnings) == ()
 
 
 def test_hyper_parameters_are_as_published_unless_they_are_given(lab: TinyTaskLab) -> None:
