@@ -21,3 +21,8 @@ def expanded(path: str | Path) -> Path:
             f"{str(path)!r} begins with the home of a user that is not known here ({user}); write "
             f"the path in full, or ./{path} if that is a folder's name"
         ) from None
+
+
+def elsewhere(ref: str) -> str:
+    """Return what a model is called on another machine: of a whole path only the folder's name."""
+    return f"./{Path(ref).name}" if Path(ref).is_absolute() else ref

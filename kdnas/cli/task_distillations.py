@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,10 +14,14 @@ from kdnas.cli.stored import reading, stored
 from kdnas.cli.tables.answers import print_answer, print_lines
 from kdnas.errors import SpecError, unknown_name
 
+if TYPE_CHECKING:
+    from kdnas.db.engine import Session
+    from kdnas.db.lists.pages import PageOf
+
 app = typer.Typer(help="List and show distillations for one task.", no_args_is_help=True)
 
-MOST_RUNS = 500
-"""Of one that are shown."""
+RUNS_A_PAGE = 500
+"""That are read at once."""
 
 
 @app.command("list")
@@ -52,31 +57,41 @@ def show(task_distillation: common.Reference, as_json: common.JsonOfService = Fa
     """Show one: the teacher and its layers, the student, and what each run came to."""
     from api.jobs.reading import read_job
     from api.task_distillations.kind import KIND
-    from kdnas.db.lists.task_distillation_pages import list_runs
 
     with reading() as session:
         found = read_job(session, task_distillation, KIND)
         if as_json:
             print_answer(found)
             return
-        runs = list_runs(session, found["id"], {}, limit=MOST_RUNS).items
+        runs = _all_runs(session, found["id"]).items
     print_lines(shown(found, runs))
 
 
 @app.command()
 def runs(task_distillation: common.Reference, as_json: common.JsonOfService = False) -> None:
     """List the runs that are done; as JSON with their curves, attention and examples."""
-    from kdnas.db.lists.task_distillation_pages import list_runs
     from kdnas.db.repository import task_distillations
 
     with reading() as session:
         job_id = task_distillations.get_task_distillation(session, task_distillation).id
-        page = list_runs(session, job_id, {}, limit=MOST_RUNS)
+        page = _all_runs(session, job_id)
         if as_json:
             print_answer(page)
             return
         lines = [run_line(run).strip() for run in page.items]
     print_lines(lines or ["no run is done yet"])
+
+
+def _all_runs(session: Session, job_id: str) -> PageOf[dict[str, Any]]:
+    """All pages as one."""
+    from kdnas.db.lists.task_distillation_pages import list_runs
+
+    page = list_runs(session, job_id, {}, limit=RUNS_A_PAGE)
+    items = [*page.items]
+    while page.next_cursor is not None:
+        page = list_runs(session, job_id, {}, limit=RUNS_A_PAGE, cursor=page.next_cursor)
+        items += page.items
+    return replace(page, items=items)
 
 
 @app.command()

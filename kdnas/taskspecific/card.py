@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kdnas import __version__
+from kdnas.paths import elsewhere
 from kdnas.records import TaskFacts, TaskRun
 from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.taskspecific.methods.registry import method_named
@@ -39,9 +40,16 @@ def write_card(folder: Path, spec: TaskDistillationSpec, facts: TaskFacts, run: 
 
 
 def portable_request(spec: TaskDistillationSpec, run: TaskRun) -> dict[str, Any]:
-    """Return the request of one run, without what is of this machine alone."""
+    """Return the request of one run, without what is of this machine alone.
+
+    Folders are named as if they lay where the command is run.
+    """
     request = {k: v for k, v in spec.to_json().items() if k not in _OF_THIS_MACHINE}
-    request["teacher"] = {k: v for k, v in request["teacher"].items() if k != "fingerprint"}
+    teacher = {k: v for k, v in request["teacher"].items() if k != "fingerprint"}
+    request["teacher"] = {**teacher, "ref": elsewhere(teacher["ref"])}
+    for name in ("student", "assistant"):
+        if request[name] is not None:
+            request[name] = elsewhere(request[name])
     chosen = {k: run.chosen[k] for k in ("batch_size", "learning_rate", "beta") if k in run.chosen}
     return {**request, "methods": [run.method], "seeds": [run.seed], "grid": None, **chosen}
 
@@ -49,16 +57,17 @@ def portable_request(spec: TaskDistillationSpec, run: TaskRun) -> dict[str, Any]
 def task_card(spec: TaskDistillationSpec, facts: TaskFacts, run: TaskRun) -> str:
     """Write the model card in Markdown with the hub's metadata block."""
     teacher, student, chosen = facts.teacher, facts.student, run.chosen
+    taught, learns = elsewhere(teacher["ref"]), elsewhere(student["name"])
     about = (method_named(run.method).__doc__ or "").strip().split("\n")[0]
     rows = {
         "task": f"{facts.task}: {facts.kind}"
         + (f", labels {', '.join(facts.labels)}" if facts.labels else ""),
         f"{facts.metric}": f"{_score(run.main)} on {_sets(run.metrics)}",
-        "teacher": f"{teacher['ref']}, {teacher['layers']} layers of {teacher['hidden']}, "
+        "teacher": f"{taught}, {teacher['layers']} layers of {teacher['hidden']}, "
         f"{_millions(teacher['parameters'])}: {facts.metric} {_score(teacher['main'])}",
-        "student": f"{student['name']}: {student['layers']} layers of {student['hidden']}, "
+        "student": f"{learns}: {student['layers']} layers of {student['hidden']}, "
         f"{_millions(student['parameters'])}, of which {student['trainable']:,} are trained; "
-        f"started as {student['start']}",
+        f"started as {_without_paths(student['start'])}",
         "method": f"{run.method}: {about}",
         "trained with": f"batches of {chosen['batch_size']}, rate {chosen['learning_rate']:g}, "
         + ("" if chosen["beta"] is None else f"β {chosen['beta']:g}, ")
@@ -78,7 +87,7 @@ tags:
 pipeline_tag: text-classification
 ---
 
-# {facts.task} by {run.method}: {student["name"]} of {teacher["ref"]}
+# {facts.task} by {run.method}: {learns} of {taught}
 
 | | |
 |---|---|
@@ -116,7 +125,18 @@ student(["A text."])  # of a task of pairs: student(["A text."], ["Another."])
 ```
 kdnas task-distill --config {REQUEST_FILE} --data-dir DIR
 ```
-"""
+{_folders(spec)}"""
+
+
+def _without_paths(words: str) -> str:
+    return " ".join(elsewhere(word) for word in words.split(" "))
+
+
+def _folders(spec: TaskDistillationSpec) -> str:
+    """Which folders have to lie beside, if any."""
+    named = (spec.student, spec.assistant, spec.teacher.ref)
+    beside = [f"`{elsewhere(ref)}`" for ref in named if ref and elsewhere(ref) != ref]
+    return f"\nIt needs {' and '.join(beside)}, of which it began.\n" if beside else ""
 
 
 def draw_stages(run: TaskRun, metric: str, path: Path) -> None:

@@ -100,8 +100,3 @@ class TaskBatch:
         """Move to a device."""
         inputs = {name: tensor.to(device) for name, tensor in self.inputs.items()}
         return TaskBatch(self.indices, inputs, self.labels.to(device))
-
-    @property
-    def num_tokens(self) -> int:
-        """Real tokens."""
-        return int(self.inputs["attention_mask"].sum())

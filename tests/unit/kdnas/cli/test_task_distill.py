@@ -239,7 +239,7 @@ def test_a_used_output_folder_is_refused(home: Path, work: TaskWork) -> None:
     assert work.prepared == 0
 
 
-def test_what_is_stored_is_listed_and_shown(home: Path) -> None:
+def test_what_is_stored_is_listed_and_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = run("task-distillations", "list").stdout
     assert nothing.startswith("nothing was distilled for a task yet")
     with pytest.raises(NotFoundError, match="there is no task distillation 'mine'"):
@@ -294,6 +294,9 @@ def test_what_is_stored_is_listed_and_shown(home: Path) -> None:
     runs = json.loads(run("task-distillations", "runs", "whole", "--json").stdout)["items"]
     assert len(runs) == 15
     assert {"curve", "attention", "samples"} <= set(runs[0])
+    with monkeypatch.context() as short:
+        short.setattr("kdnas.cli.task_distillations.RUNS_A_PAGE", 4)
+        assert run("task-distillations", "runs", "whole").stdout.splitlines() == listed
     assert run("task-distillations", "runs", "new").stdout == "no run is done yet\n"
     of_markdown = run("task-distillations", "report", "whole", "--format", "md").stdout
     assert of_markdown.startswith(f"## whole\n\n{lines[0]}\n\n| method | seeds | score |")

@@ -131,3 +131,30 @@ def test_the_request_makes_the_student_again_on_another_machine(tmp_path: Path) 
     assert read.teacher.fingerprint is None
     for name in ("batch_size", "learning_rate", "beta"):
         assert getattr(read, name) == run.chosen[name]
+
+
+def test_folders_of_this_machine_are_named_as_they_may_lie_elsewhere(tmp_path: Path) -> None:
+    folder, bert = "/home/somebody/students/taught-1", "/models/my-bert"
+    spec = SPEC.model_copy(
+        update={
+            "student": folder,
+            "assistant": "/home/somebody/helper",
+            "teacher": SPEC.teacher.model_copy(update={"ref": bert}),
+        }
+    )
+    facts = task_facts()
+    facts = replace(
+        facts,
+        teacher={**facts.teacher, "ref": bert},
+        student={**facts.student, "name": folder, "start": f"folder {folder}"},
+    )
+    write_card(tmp_path, spec, facts, task_run("universal-kd-il", 2))
+    text = (tmp_path / CARD_FILE).read_text("utf-8")
+    request = json.loads((tmp_path / REQUEST_FILE).read_text("utf-8"))
+    assert "# RTE by universal-kd-il: ./taught-1 of ./my-bert" in text
+    assert "It needs `./taught-1` and `./helper` and `./my-bert`, of which it began." in text
+    assert "started as folder ./taught-1" in text
+    assert (request["student"], request["assistant"]) == ("./taught-1", "./helper")
+    assert request["teacher"]["ref"] == "./my-bert"
+    for place in ("/home", "/models"):
+        assert place not in text + json.dumps(request)

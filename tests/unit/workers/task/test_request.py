@@ -153,7 +153,9 @@ class TestRefused:
         one, two = [word for word in vocab if word.startswith("##")][:2]
         vocab[one], vocab[two] = vocab[two], vocab[one]
         file.write_text(json.dumps(whole), "utf-8")
-        said = r"has another tokenizer .* \('##.' is token \d+ of its own and token \d+ of the teach"
+        said = (
+            r"has another tokenizer .* \('##.' is token \d+ of its own and token \d+ of the teach"
+        )
         refused(lab, lab.classification(student=str(other)), TeacherError, said)
         more = make_tiny_teacher(
             tmp_path / "more", layers=2, hidden=24, heads=2, words=[*WORDS, "zebra"]

@@ -27,7 +27,7 @@ export function methodTable(report) {
     { label: "Method", head: true, cell: ({ method }) => method },
     { label: "Seeds", num: true, cell: (row) => `${row.num_succeeded} / ${row.planned}` },
     { label: "Score", num: true, help: "Mean ± deviation over the seeds", cell: meanOf },
-    { label: "95 % interval", num: true, help: "Of the mean, over the seeds", cell: ({ low, high }) => (low === null ? "–" : `${points(low)} … ${points(high)}`) },
+    { label: "95 % interval", num: true, help: "Of the mean over the seeds; of a single seed, over the examples", cell: ({ low, high }) => (low === null ? "–" : `${points(low)} … ${points(high)}`) },
     { label: "Held out", num: true, help: "What everything was chosen by", cell: ({ held_out: score }) => points(score) },
     { label: "Of the teacher's", num: true, cell: ({ retained }) => percent(retained, 1) },
     ...(against ? compared : []),
