@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -171,13 +172,15 @@ def texts_of(data: TaskData) -> list[TextExample]:
     return [example for example in part if isinstance(example, TextExample)]
 
 
-def transformers_says(folder: Path, examples: list[TextExample]) -> list[Any]:
+def transformers_says(folder: Path, examples: Sequence[Any], length: int = 16) -> list[Any]:
     """What transformers reads off a folder: labels, or numbers."""
     model: Any = AutoModelForSequenceClassification.from_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     said: list[Any] = []
     for example in examples:
-        inputs = tokenizer(example.text, truncation=True, max_length=16, return_tensors="pt")
+        inputs = tokenizer(
+            example.text, example.pair, truncation=True, max_length=length, return_tensors="pt"
+        )
         with torch.no_grad():
             logits = model(**inputs).logits[0]
         one = model.config.num_labels == 1

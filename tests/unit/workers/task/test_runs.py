@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scipy.stats import pearsonr
+from sklearn.metrics import accuracy_score, matthews_corrcoef
 
 import kdnas
 from kdnas.errors import TrainingError
@@ -22,11 +23,13 @@ from kdnas.taskspecific import card
 from kdnas.taskspecific.methods.registry import METHODS as METHOD_CLASSES
 from kdnas.testing.saving_often import narrow
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, texts_of, transformers_says
+from kdnas.testing.tiny_tasks import write_glue
 from workers.task import ready as ready_module
 from workers.task.ready import ReadyTask, RunningTeacher, TaskProgress, prepare_for_task
 from workers.task.runs import KEPT_MODEL, do_run, do_runs, groups_of, let_go
 from workers.task.scoring import FinishedTaskRun
 
+SCORES = {"accuracy": accuracy_score, "matthews": matthews_corrcoef}
 OF_TRANSFORMERS = [name for name in METHODS if name != "universal-kd-ca"]
 
 
@@ -124,6 +127,50 @@ def test_every_method_comes_to_a_student_that_transformers_opens(
     assert run.seconds > 0
     attends = method.startswith("universal-kd") or method == "alp-kd"
     assert bool(run.attention) == bool(run.samples) == attends
+
+
+@pytest.fixture(scope="module")
+def all_tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_glue(tmp_path_factory.mktemp("glue"))
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "sets"),
+    [
+        ("CoLA", "matthews", ["dev"]),
+        ("SST-2", "accuracy", ["dev"]),
+        ("MRPC", "accuracy", ["test"]),
+        ("STS-B", "pearson", ["dev"]),
+        ("QQP", "accuracy", ["dev"]),
+        ("MNLI", "accuracy", ["matched", "mismatched"]),
+        ("QNLI", "accuracy", ["dev"]),
+        ("RTE", "accuracy", ["dev"]),
+    ],
+)
+def test_the_tasks_of_the_paper_are_scored_as_published(
+    task: str, metric: str, sets: list[str], lab: TinyTaskLab, all_tasks: Path, tmp_path: Path
+) -> None:
+    """Pairs are read as pairs, and what is told is the metric of Table 1 (Wu et al. 2021, §5.2)."""
+    asked = {"methods": ["universal-kd-il"], "max_steps": 2, "max_length": 24}
+    ready = prepared(lab, lab.classification(task=task, data_dir=str(all_tasks), **asked))
+    finished = done(ready, "universal-kd-il", tmp_path)
+    evaluations = ready.checked.data.evaluations
+    assert (ready.facts.metric, list(evaluations)) == (metric, sets)
+    found = []
+    for name, examples in evaluations.items():
+        said = transformers_says(tmp_path / KEPT_MODEL, examples, length=24)
+        assert all((example.pair is None) == (task in {"CoLA", "SST-2"}) for example in examples)
+        told = [p.prediction for p in finished.result.predictions[name]]
+        truth = [example.label for example in examples]
+        if metric == "pearson":
+            assert told == pytest.approx(said, abs=1e-4)
+            found.append(pearsonr(said, truth).statistic)
+        else:
+            assert told == said
+            found.append(SCORES[metric](truth, said))
+        assert finished.run.metrics[name][metric] == pytest.approx(found[-1], abs=1e-4)
+    assert finished.run.main == pytest.approx(found[0], abs=1e-4)  # of MNLI the matched set's
+    assert ready.facts.teacher["main"] is not None
 
 
 @pytest.mark.parametrize("kind", ["bilstm", "gated-cnn"])
