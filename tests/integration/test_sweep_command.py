@@ -178,7 +178,7 @@ def test_partial_tables_make_one(program: Program, whole: Finished) -> None:
     ("arguments", "said"),
     [
         (("sweep", "--steps", "60,0"), "give each step once and in rising order"),
-        (("sweep", "--states", "0"), "a whole number of at least 1"),
+        (("sweep", "--states", "0"), "a whole number from 1 to 1000000000"),
         (("sweep", "--config", "sweep.yaml", "--states", "999"), "states (999) are more than"),
         (("sweep", "--without", "nobody"), "'nobody' is neither a .parquet or .csv file nor one"),
         (("sweep", "--resume", "nobody"), "there is no sweep 'nobody'"),

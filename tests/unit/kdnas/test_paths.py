@@ -9,8 +9,8 @@ from kdnas.paths import elsewhere, expanded
 
 
 def test_homes_stand_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/somebody")
-    assert expanded("~/models/a") == Path("/home/somebody/models/a")
+    monkeypatch.setenv("HOME", "/data/somebody")
+    assert expanded("~/models/a") == Path("/data/somebody/models/a")
     assert expanded(Path("a/~b")) == Path("a/~b")
 
 
@@ -20,6 +20,6 @@ def test_a_user_who_is_not_known_is_told_in_a_sentence() -> None:
 
 
 def test_elsewhere_a_folder_has_its_name_alone() -> None:
-    assert elsewhere("/home/somebody/bert") == "./bert"
+    assert elsewhere("/data/somebody/bert") == "./bert"
     for ref in ("minilm", "owner/name", "first-layers:3", "./bert"):
         assert elsewhere(ref) == ref

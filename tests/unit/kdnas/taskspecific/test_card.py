@@ -134,11 +134,11 @@ def test_the_request_makes_the_student_again_on_another_machine(tmp_path: Path) 
 
 
 def test_folders_of_this_machine_are_named_as_they_may_lie_elsewhere(tmp_path: Path) -> None:
-    folder, bert = "/home/somebody/students/taught-1", "/models/my-bert"
+    folder, bert = "/data/somebody/students/taught-1", "/models/my-bert"
     spec = SPEC.model_copy(
         update={
             "student": folder,
-            "assistant": "/home/somebody/helper",
+            "assistant": "/data/somebody/helper",
             "teacher": SPEC.teacher.model_copy(update={"ref": bert}),
         }
     )
@@ -156,5 +156,5 @@ def test_folders_of_this_machine_are_named_as_they_may_lie_elsewhere(tmp_path: P
     assert "started as folder ./taught-1" in text
     assert (request["student"], request["assistant"]) == ("./taught-1", "./helper")
     assert request["teacher"]["ref"] == "./my-bert"
-    for place in ("/home", "/models"):
+    for place in ("/data", "/models"):
         assert place not in text + json.dumps(request)
