@@ -294,17 +294,17 @@ def refuse_no_assistant(
     Raises:
         SpecError: says with whom it cannot change places.
     """
-    sizes = (("student", student, own), ("teacher", own, teacher))
-    for other, small, large in sizes:
-        if not (small.transformer and large.transformer):
-            continue
-        if small.layers >= large.layers and small.width >= large.width:
-            where = "larger than the student" if other == "student" else "smaller than the teacher"
-            than = student if other == "student" else teacher
+    between = (
+        ("larger than the student", student, own, student),
+        ("smaller than the teacher", own, teacher, teacher),
+    )
+    for wanted, small, large, other in between:
+        alike = small.transformer and large.transformer
+        if alike and small.layers >= large.layers and small.width >= large.width:
             raise SpecError(
-                f"assistant {shown(str(choice))} of {own.layers} layers and {own.width} numbers is "
-                f"not {where} of {than.layers} layers and {than.width} numbers; name one between "
-                "them, or leave `assistant` out"
+                f"assistant {shown(str(choice))} (layers × width: {own.layers} × {own.width}) is "
+                f"not {wanted} ({other.layers} × {other.width}); name one between them, or leave "
+                "`assistant` out"
             )
 
 

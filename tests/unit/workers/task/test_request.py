@@ -70,12 +70,12 @@ class TestRefused:
             ),
             (
                 {"methods": ["takd"], "assistant": "first-layers:1"},
-                "assistant 'first-layers:1' of 1 layers and 24 numbers is not larger than the "
-                "student of 2 layers and 24 numbers; name one between them",
+                r"assistant 'first-layers:1' \(layers × width: 1 × 24\) is not larger than the "
+                r"student \(2 × 24\); name one between them",
             ),
             (
                 {"methods": ["takd"], "assistant": "first-layers:6"},
-                "'first-layers:6' of 6 layers .* is not smaller than the teacher of 6 layers",
+                r"'first-layers:6' .* is not smaller than the teacher \(6 × 24\)",
             ),
             (
                 {"student": "1,2,24,48,gelu"},
