@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from kdnas.errors import KdnasError
+from kdnas.errors import KdnasError, TeacherError
 from kdnas.models.config_file import CONFIG_FILE, numbers_of, require_weights_of
 from kdnas.models.sentence import (
     DENSE_WEIGHTS,
@@ -58,10 +58,9 @@ def brought_in(folder: Path, ref: str, reach: Reach, store: Store) -> Iterator[P
 
 def _copy_weights(folder: Path, ref: str, reach: Reach, own: Path) -> None:
     weights = [file for file in reach.children(folder) if file.suffix == ".safetensors"]
-    shape = read_shape(own, ref, "")
-    held = sum(reach.stat(file).st_size for file in weights)
-    require_weights_of(numbers_of(shape), held, ref)
-    for file in weights:
+    sizes = {file: size for file in weights if (size := _size(file, reach)) is not None}
+    require_weights_of(numbers_of(read_shape(own, ref, "")), sum(sizes.values()), ref)
+    for file in sizes:
         reach.copy(file, own / file.name)
 
 
@@ -82,6 +81,20 @@ def _copy_beside(folder: Path, reach: Reach, own: Path) -> None:
 
 def _copy_if_there(file: Path, reach: Reach, to: Path) -> None:
     """Copy a file; what is missing is for the reader to say, who knows whether he needs it."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        refuse_huge(file, reach.stat(file).st_size)
+    size = _size(file, reach)
+    if size is not None:
+        refuse_huge(file, size)
         reach.copy(file, to)
+
+
+def _size(file: Path, reach: Reach) -> int | None:
+    """Bytes of a file; None of one that is missing, or a link to nothing."""
+    try:
+        return reach.stat(file).st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise TeacherError(
+            f"{file} cannot be read as a part of a model ({error.strerror}); take it out, or copy "
+            "the model again"
+        ) from None

@@ -161,6 +161,22 @@ def test_what_the_service_copies_has_an_end(name: str, folder: Path, tmp_path: P
             prepare_teacher(spec, store)
 
 
+@pytest.mark.parametrize("name", ["more.safetensors", "vocab.txt"])
+def test_what_is_no_file_is_told_by_the_service_too(
+    name: str, folder: Path, tmp_path: Path
+) -> None:
+    spec, store = ModelSpec(ref=str(folder)), Store(str(tmp_path / "store"), tmp_path / "cache")
+    reach = Reach.below([tmp_path])
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to("nowhere")
+    assert prepare_teacher(spec, store, reach).shape.layers == 2
+    for make in (os.mkfifo, os.mkdir):
+        (folder / name).unlink()
+        make(folder / name)
+        with pytest.raises(TeacherError, match=rf"{name} cannot be read as a part of a model \("):
+            prepare_teacher(spec, store, reach)
+
+
 def test_weights_that_are_not_finite_are_told_as_such_without_a_store(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     next(iter(weights.values())).view(-1)[0] = float("nan")
