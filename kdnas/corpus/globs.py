@@ -45,12 +45,17 @@ def matches(pattern: Path, name: str) -> list[Path]:
             f"the glob {name!r} has {len(parts)} parts; give at most {MOST_PARTS}, or a folder"
         )
     found: set[Path] = set()
-    for match in _Walk(name).matches(str(start), parts):
-        found.add(Path(match))
-        if len(found) > MOST_MATCHES:
-            raise CorpusError(
-                f"more than {MOST_MATCHES} files match the glob {name!r}; name their folder"
-            )
+    try:
+        for match in _Walk(name).matches(str(start), parts):
+            found.add(Path(match))
+            if len(found) > MOST_MATCHES:
+                raise CorpusError(
+                    f"more than {MOST_MATCHES} files match the glob {name!r}; name their folder"
+                )
+    except RecursionError:
+        raise CorpusError(
+            f"the glob {name!r} leads through folders that are nested too deeply; name a folder"
+        ) from None
     return sorted(found)
 
 

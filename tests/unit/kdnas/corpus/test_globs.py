@@ -86,3 +86,9 @@ def test_a_glob_that_looks_at_too_much_is_refused(
     with pytest.raises(CorpusError, match=r"the glob 'mine' has 101 parts; give at most 100"):
         matches(tree / ("*/" * 101), "mine")
     assert time.monotonic() - began < 60
+
+
+def test_folders_that_are_nested_too_deeply_are_told(tree: Path) -> None:
+    (tree / "/".join("d" * 900)).mkdir(parents=True)
+    with pytest.raises(CorpusError, match=r"the glob 'mine' leads .* nested too deeply; name a"):
+        matches(tree / "**/*.md", "mine")
