@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import fmean, pstdev
 from typing import Any, Literal
 
@@ -179,6 +180,7 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
     device = choose_device(spec.device)
     length = min(spec.max_length, teacher.longest_sequence)
 
+    @cache  # a folder is opened for its shape already
     def planned(chosen: StudentChoice) -> StudentPlan:
         return plan_student(chosen, teacher, tuning, length, store, reach, device, spec.threads)
 
@@ -344,11 +346,11 @@ def unused(spec: TaskDistillationSpec) -> list[str]:
         "teacher_layers": any(method.takes_layers for method in methods),
         "assistant": any(method.assisted for method in methods),
     }
-    usual = TaskDistillationSpec(task=spec.task)
+    usual = TaskDistillationSpec.model_fields
     return [
         f"{entry} {shown(getattr(spec, entry))} counts for nothing with {', '.join(spec.methods)}"
         for entry, counts in used.items()
-        if not counts and getattr(spec, entry) != getattr(usual, entry)
+        if not counts and getattr(spec, entry) != usual[entry].default
     ]
 
 

@@ -264,7 +264,6 @@ def started_student(
 
     It is cut from the teacher, which is watched on the task's own texts for that; of too few texts
     the start is warm. It is kept in the store, the same for all methods and seeds.
-
     """
     texts = [e for e in data.train if isinstance(e, TextExample)]
     digest = hashlib.sha256(repr([(e.text, e.pair) for e in texts]).encode("utf-8", "replace"))
