@@ -49,7 +49,12 @@ LISTENING_SECONDS = 60.0
 SAMPLE_SECONDS = 15.0
 BLOCK_SECONDS = 300.0
 FIRST_QUARTER = 0.25
+LAST_HALF = 0.5
+SHORT_SECONDS = 3600.0
+"""Of less the last half has too few blocks for a slope of its own."""
 FLAT_PER_HOUR = 0.01
+WIDEST = 0.05
+"""Of the mean: to either side of a slope, if its interval is to show that there is none."""
 MOST_UNFINISHED = 3
 LISTS = (
     *("jobs", "searches", "sweeps", "distillations", "task-distillations", "evaluations"),
@@ -99,14 +104,19 @@ def main() -> None:
     running.add_argument("--every", type=float, default=15.0, help="seconds from job to job")
     paging = actions.add_parser("page")
     paging.add_argument("--output", type=Path)
+    paging.add_argument("--note", default="", help="what else to know, such as of earlier runs")
     for one in (running, paging):
         one.add_argument("--results", type=Path, required=True)
     asked = parser.parse_args()
     results = JsonLines(asked.results)
+    if asked.action == "run" and results.having(database=asked.database):
+        parser.error(
+            f"{asked.results} has a run on {asked.database}: two are not one; name another"
+        )
     if asked.action == "run":
         run(results, asked.database, asked.hours, asked.every)
     else:
-        publish(page(results.rows), {"rows": results.rows}, asked.output)
+        publish(page(results.rows, asked.note), {"rows": results.rows}, asked.output)
 
 
 def run(results: JsonLines, database: str, hours: float, every: float) -> None:
@@ -301,22 +311,30 @@ class Slope:
     per_hour: float
     half_width: float
 
+    def __str__(self) -> str:
+        return f"{self.per_hour:+.2f} ± {self.half_width:.2f}"
+
     @property
     def is_flat(self) -> bool:
-        """Whether zero is in the interval, or the change is below one per cent of the mean."""
-        return abs(self.per_hour) <= max(self.half_width, FLAT_PER_HOUR * self.mean)
+        """Whether the change is below one per cent of the mean, or zero is in the interval.
+
+        Where that is wider than a twentieth of the mean, it says too little.
+        """
+        within_noise = abs(self.per_hour) <= self.half_width <= WIDEST * self.mean
+        return within_noise or abs(self.per_hour) <= FLAT_PER_HOUR * self.mean
 
 
-def slope(seconds: Sequence[float], values: Sequence[float]) -> Slope:
-    """The slope of a figure over the means of blocks, after the first quarter of the time.
+def slope(seconds: Sequence[float], values: Sequence[float], after: float = FIRST_QUARTER) -> Slope:
+    """The slope of a figure over the means of blocks, after a share of the time.
 
-    Means of five minutes are taken since samples that follow each other are not independent.
+    Means of five minutes are taken since samples that follow each other are not independent; as far
+    as these means follow each other too, the interval is too narrow.
 
     Raises:
         ValueError: there are fewer than three blocks.
     """
     at, of = np.asarray(seconds), np.asarray(values, dtype=float)
-    late = at >= FIRST_QUARTER * at.max()
+    late = at >= after * at.max()
     blocks = ((at - at[late].min()) // BLOCK_SECONDS)[late]
     means = [
         (at[late][blocks == block].mean() / 3600, of[late][blocks == block].mean())
@@ -330,15 +348,25 @@ def slope(seconds: Sequence[float], values: Sequence[float]) -> Slope:
     return Slope(float(of[late].mean()), float(fitted.slope), spread)
 
 
-def page(rows: list[dict[str, Any]]) -> str:
-    """Say what grew, in Markdown."""
+def page(rows: list[dict[str, Any]], note: str = "") -> str:
+    """Say what grew, in Markdown.
+
+    Args:
+        rows: samples in the order in which they were taken.
+        note: what else to know.
+    """
     lines = [
         "# What grows while a service works",
         "",
         "`kdnas serve` asked for jobs of every kind in miniature, while clients read, listen, and",
         "send what is refused. Slopes are an hour's, with intervals of 95 %, over means of five",
-        "minutes after the first quarter of the time. `benchmarks/soak.py` made this.",
+        "minutes after the first quarter of the time. One is *flat* that is below "
+        f"{FLAT_PER_HOUR:.0%} of the mean",
+        f"an hour, or has 0 in its interval, if that is at most {WIDEST:.0%} of the mean to either",
+        "side. The last half says whether what grows comes to an end. `benchmarks/soak.py` made",
+        "this.",
         "",
+        *([note, ""] if note else []),
     ]
     for database in sorted({row["database"] for row in rows}):
         lines += _about([row for row in rows if row["database"] == database])
@@ -348,32 +376,39 @@ def page(rows: list[dict[str, Any]]) -> str:
 def _about(rows: list[dict[str, Any]]) -> list[str]:
     last, seconds = rows[-1], [row["seconds"] for row in rows]
     done = sum(last["jobs"].values())
+    if not done:
+        raise SystemExit(f"no job came to anything on {last['database']}; run it again")
     failures = [text for row in rows for text in row["failures"]]
     lines = [
         f"## {'SQLite' if last['database'] == 'sqlite' else 'PostgreSQL'}",
         "",
-        f"{seconds[-1] / 3600:.2f} hours, {last['asked']} jobs asked for; at the end "
+        f"{seconds[-1] / 3600:.2f} hours, {last['asked']} jobs asked for, one every "
+        f"{seconds[-1] / max(1, last['asked']):.1f} s; at the end "
         f"{', '.join(f'{number} {status}' for status, number in sorted(last['jobs'].items()))} "
         f"(parts of pipelines are jobs too). {sum(last['answers'].values())} answers "
         f"({', '.join(f'{code}: {n}' for code, n in sorted(last['answers'].items()))}), "
         f"{last['events_heard']} events heard, {last['told']} messages to the webhook, "
         f"{len(failures)} failures.",
         "",
-        "| coordinator | at first | after a quarter | at the end | most | slope an hour | flat |",
-        "|---|---|---|---|---|---|---|",
+        "| coordinator | at first | after a quarter | at the end | most | slope an hour | flat "
+        "| slope of the last half |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     quarter = next(row for row in rows if row["seconds"] >= FIRST_QUARTER * seconds[-1])
     for key, words in MEASURED.items():
-        found = slope(seconds, [row[key] for row in rows])
+        values = [row[key] for row in rows]
+        found = slope(seconds, values)
+        late = "" if seconds[-1] < SHORT_SECONDS else slope(seconds, values, after=LAST_HALF)
         figures = (rows[0][key], quarter[key], last[key], max(row[key] for row in rows))
         lines.append(
             f"| {words} | {' | '.join(f'{one:.1f}' for one in figures)} | "
-            f"{found.per_hour:+.2f} ± {found.half_width:.2f} | {'yes' if found.is_flat else 'no'} |"
+            f"{found} | {'yes' if found.is_flat else 'no'} | {late} |"
         )
-    kib = {
-        name: (last[f"{name}_bytes"] - rows[0][f"{name}_bytes"]) / done / 1024
-        for name in ("database", "log")
-    }
+    kept = ({"database": "database (SQLite)"} if last["database_bytes"] else {}) | {"log": "logs"}
+    kib = ", ".join(
+        f"{(last[f'{name}_bytes'] - rows[0][f'{name}_bytes']) / done / 1024:.1f} KiB of {words}"
+        for name, words in kept.items()
+    )
     grown = {
         name: number - rows[0]["rows"].get(name, 0)
         for name, number in last["rows"].items()
@@ -381,8 +416,7 @@ def _about(rows: list[dict[str, Any]]) -> list[str]:
     }
     lines += [
         "",
-        f"Grown with the jobs, each of {done}: {kib['database']:.1f} KiB of database (SQLite), "
-        f"{kib['log']:.1f} KiB of logs, and rows: "
+        f"Grown with the jobs, each of {done}: {kib}, and rows: "
         + ", ".join(f"{name} {number / done:.1f}" for name, number in sorted(grown.items()))
         + ".",
         "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -47,6 +48,21 @@ def test_a_slope_of_nothing_but_the_same_is_flat(soak: ModuleType) -> None:
     assert (found.per_hour, found.half_width, found.is_flat) == (0.0, 0.0, True)
 
 
+def test_what_shakes_too_much_shows_nothing(soak: ModuleType) -> None:
+    seconds = np.arange(0, 7200, 15.0)
+    waves = 40 + 30 * np.sin(seconds / 900)
+    found = soak.slope(seconds, waves)
+    assert abs(found.per_hour) < found.half_width  # 0 is in it, and much else
+    assert not found.is_flat
+
+
+def test_growth_that_ends_is_not_in_the_last_half(soak: ModuleType) -> None:
+    seconds = np.arange(0, 7200, 15.0)
+    step = np.where(seconds < 3000, 100.0, 110.0)
+    assert soak.slope(seconds, step).per_hour > 2
+    assert soak.slope(seconds, step, after=0.5).per_hour == 0
+
+
 def test_too_short_a_time_has_no_slope(soak: ModuleType) -> None:
     with pytest.raises(ValueError, match="are too few"):
         soak.slope([0, 15, 30, 45], [1, 1, 1, 1])
@@ -60,15 +76,37 @@ def test_what_grew_and_what_failed_is_told(soak: ModuleType) -> None:
         for minute in range(121)
     ]
     text = soak.page(rows)
-    assert "2.00 hours, 12 jobs asked for; at the end 13 succeeded" in text
+    assert "2.00 hours, 12 jobs asked for, one every 600.0 s; at the end 13 succeeded" in text
     assert (
         "12 answers (200: 10, 422: 2), 7 events heard, 3 messages to the webhook, 1 failures."
         in text
     )
-    assert "| memory of its own, MiB | 100.0 | 130.0 | 220.0 | 220.0 | +60.00 ± 0.00 | no |" in text
-    assert "| threads | 16.0 | 16.0 | 16.0 | 16.0 | +0.00 ± 0.00 | yes |" in text
+    assert (
+        "| memory of its own, MiB | 100.0 | 130.0 | 220.0 | 220.0 | +60.00 ± 0.00 | no | "
+        "+60.00 ± 0.00 |"
+    ) in text
+    assert "| threads | 16.0 | 16.0 | 16.0 | 16.0 | +0.00 ± 0.00 | yes | +0.00 ± 0.00 |" in text
     assert (
         "Grown with the jobs, each of 13: 553.8 KiB of database (SQLite), 276.9 KiB of logs" in text
     )
     assert "events 55.4, jobs 0.9." in text
     assert "- jobs: reset" in text
+
+
+def test_nothing_is_left_out_of_a_database_of_another_kind(soak: ModuleType) -> None:
+    rows = [
+        sample(minute * MINUTE, database="postgresql", database_bytes=0) for minute in range(121)
+    ]
+    assert "each of 13: 276.9 KiB of logs, and rows" in soak.page(rows)
+
+
+def test_a_run_is_not_written_behind_another(
+    soak: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    file = tmp_path / "runs.jsonl"
+    soak.JsonLines(file).add(sample(0.0))
+    given = ["soak.py", "run", "--database", "sqlite", "--results", str(file)]
+    monkeypatch.setattr("sys.argv", given)
+    with pytest.raises(SystemExit):
+        soak.main()
+    assert "has a run on sqlite: two are not one; name another" in capsys.readouterr().err
