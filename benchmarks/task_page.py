@@ -20,22 +20,24 @@ import numpy as np
 from matplotlib.figure import Figure
 from study_files import JsonLines, publish
 from task_comparison import AGAINST, Difference, Looked, Runs, difference, looked_at
-from task_study import PARTS, TEACHER_EPOCHS, TEACHER_RATE, Part, trials_of
+from task_study import PARTS, TEACHER_EPOCHS, TEACHER_RATE, Part, best_point, trials_of
 
 from kdnas.evaluation.data.loading import load_task
 from kdnas.evaluation.tasks.examples import TextExample
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.evaluation.tasks.task import METRIC_NAMES
-from kdnas.taskspecific.grid import GRID_SEED, TaskPoint, TaskTrial, best_task_trial
+from kdnas.taskspecific.grid import GRID_SEED, TaskPoint, TaskTrial
 
 LOOKED_AT: Final = (
-    "Nothing else is chosen, but for this: how `annealing-kd` reads a regression was written anew "
-    "after its first run on STS-B, whose students learned little but the mean, so that what it has "
-    "there with seed 0 was seen before it was decided."
+    "Two things more were decided by what was seen: how `annealing-kd` reads a regression was "
+    "written anew after its first run on STS-B, whose students learned little but the mean, so "
+    "that what it has there with seed 0 was seen before; and that word embeddings of `bilstm` and "
+    "`gated-cnn` are scaled, and how many epochs they learn, after fine-tuning alone had been "
+    "tried on sentences of SST-2."
 )
 LEFT_OUT: Final = (
-    "Of seeds that a machine did not finish nothing is kept, whatever it came to: so far 5 runs on "
-    "RTE and 9 on CoLA."
+    "Of seeds that a machine did not finish nothing is kept, whatever it came to: 5 runs on RTE "
+    "and 9 on CoLA."
 )
 
 
@@ -73,12 +75,22 @@ def method_table(runs: Runs) -> list[str]:
 def _difference(runs: Runs, method: str, other: str) -> str:
     if method == other:
         return ""
-    return shown(difference(runs, method, runs, other))
+    return shown(difference(runs, method, runs, other), len(runs.by_method[method]))
 
 
-def shown(found: Difference | None) -> str:
-    """A difference with its interval; empty where there is none yet."""
-    return "" if found is None else str(found)
+def shown(found: Difference | None, runs: int) -> str:
+    """A difference with its interval, and of how many seeds it is, where those are not all.
+
+    Args:
+        found: None where there is none yet.
+        runs: of the first of the two.
+    """
+    if found is None:
+        return ""
+    seeds = len(found.seeds)
+    if seeds == 1:
+        return f"{found}, one seed, examples alone"
+    return f"{found}, {seeds} seeds" if seeds < runs else str(found)
 
 
 def claim_table(looked: Sequence[Looked]) -> list[str]:
@@ -114,10 +126,12 @@ def summary(looked: Sequence[Looked]) -> str:
     )
     count = len(holding) + len(reverse) + len(undecided)
     return (
-        f"Of {count} differences that the paper prints and that have more than one seed here, "
-        f"{len(holding)} are as there ({', '.join(holding) or 'none'}), {len(reverse)} the other "
-        f"way ({', '.join(reverse) or 'none'}), and {len(undecided)} not decided. Of as many "
-        f"intervals about {0.05 * count:.0f} would leave 0 out if there was nothing."
+        f"Of {count} differences other than 0 that the paper prints of the pairs below, and that "
+        f"have more than one seed here, {len(holding)} are as there "
+        f"({', '.join(holding) or 'none'}), {len(reverse)} the other way "
+        f"({', '.join(reverse) or 'none'}), and {len(undecided)} not decided. Of as many "
+        f"intervals about {0.05 * count:.0f} would leave 0 out if there was nothing. (Rows of a "
+        "mean are made of others, and not counted.)"
     )
 
 
@@ -151,34 +165,48 @@ def beside_lines(parts: dict[str, Runs], name: str, beside: str, what: str) -> l
         return []
     runs, other = parts[name], parts[beside]
     rows = [
-        f"| `{method}` | {len(found.seeds)} | {found} |"
+        f"| `{method}` | {len(found.seeds)} | {found if found.draws.any() else THE_SAME} |"
         for method in runs.by_method
         if (found := difference(runs, method, other, method)) is not None
     ]
     if not rows:
-        return []
+        return [f"{what}: no seed has been taught by the same teacher in both.", ""]
     return [f"{what}:", "", "| method | seeds | difference |", "|---|---|---|", *rows, ""]
 
 
+THE_SAME: Final = "the same settings, and so the same runs"
 BESIDE: Final = {
     "RTE-start": "To students of the teacher's first layers, which are the part RTE",
     "RTE-grid": "To runs with the published settings, which are the part RTE",
 }
 
 
-def grid_lines(part: Part, trials: dict[str, dict[TaskPoint, TaskTrial]]) -> list[str]:
-    """What each point of a grid comes to on the held-out examples."""
+def grid_lines(
+    part: Part,
+    trials: dict[str, dict[TaskPoint, TaskTrial]],
+    chosen: Sequence[dict[str, Any]] = (),
+) -> list[str]:
+    """What each point of a grid comes to on the held-out examples.
+
+    Args:
+        part: with the grid.
+        trials: method → its trials.
+        chosen: runs that are the trials that were taken.
+    """
     lines = []
     for method, known in trials.items():
         if not known:
             continue
         whole = len(known) == len(part.points(method))
-        best = best_task_trial(method, known.values()).point if whole else None
+        best = best_point(method, known) if whole else None
         betas = sorted({point.beta for point in known}, key=lambda beta: beta or 0.0)
         heads = ["held out" if beta is None else f"β {beta:g}" for beta in betas]
+        run = next((row for row in chosen if best and row["method"] == method), None)
         lines += [
             f"Trials of `{method}` with seed {GRID_SEED}, {len(known)} of "
-            f"{len(part.points(method))}" + (f"; taken: {best}:" if best else ":"),
+            f"{len(part.points(method))}"
+            + (f"; taken: {best}" if best else "")
+            + (f", which has {100 * run['main']:.1f} on the development part:" if run else ":"),
             "",
             f"| batch | rate | {' | '.join(heads)} |",
             "|---" * (2 + len(betas)) + "|",
@@ -192,6 +220,26 @@ def grid_lines(part: Part, trials: dict[str, dict[TaskPoint, TaskTrial]]) -> lis
             lines.append(f"| {size} | {rate:g} | {' | '.join(cells)} |")
         lines.append("")
     return lines
+
+
+def chosen_lines(runs: Runs) -> list[str]:
+    """Say of a part with a grid what its runs with the grid's seed are left out of."""
+    if not runs.chosen:
+        return []
+    points = " and ".join(f"{len(runs.part.points(m))} of `{m}`" for m in runs.part.methods)
+    return [
+        f"Runs of seed {GRID_SEED} are the trials that were taken, the best of {points} by their "
+        "held-out scores, and are left out of what follows.",
+        "",
+    ]
+
+
+def diverged_lines(runs: Runs) -> list[str]:
+    """Name the runs that have come to nothing, which are in no mean."""
+    if not runs.diverged:
+        return []
+    named = ", ".join(f"`{row['method']}` with seed {row['seed']}" for row in runs.diverged)
+    return [f"Diverged, and so in no mean: {named}.", ""]
 
 
 def _held_out(trial: TaskTrial) -> str:
@@ -216,16 +264,24 @@ def attention_lines(runs: Runs) -> list[str]:
     return [f"| method | student layer | {head} |", "|---" * (count + 2) + "|", *lines]
 
 
-def draw_samples(runs: Runs, path: Path) -> None:
-    """The paper's Figure 3: label distances, attention in output space and in hidden space."""
-    shown: list[tuple[str, list[list[float]]]] = []
-    for method in ("universal-kd-il", "alp-kd"):
-        samples = [row["samples"] for row in runs.by_method.get(method, {}).values()]
-        if not samples or not samples[0]:
-            return
-        if not shown:
-            shown.append(("distance from the label", [s["distances"] for s in samples[0]]))
-        shown.append((method, [s["weights"] for s in samples[0]]))
+def draw_samples(runs: Runs, path: Path) -> int | None:
+    """The paper's Figure 3: label distances, attention in output space and in hidden space.
+
+    Returns:
+        The seed whose runs by either method are drawn; None if none has both, and nothing is drawn.
+    """
+    methods = ("universal-kd-il", "alp-kd")
+    for seed in runs.paired(methods[0], runs, methods[1]):
+        first, second = (runs.by_method[method][seed]["samples"] for method in methods)
+        if first and second:
+            break
+    else:
+        return None
+    shown: list[tuple[str, list[list[float]]]] = [
+        ("distance from the label", [sample["distances"] for sample in first]),
+        (methods[0], [sample["weights"] for sample in first]),
+        (methods[1], [sample["weights"] for sample in second]),
+    ]
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     largest = max(weight for _, values in shown[1:] for row in values for weight in row)
     for place, (title, values) in enumerate(shown, 1):
@@ -236,6 +292,7 @@ def draw_samples(runs: Runs, path: Path) -> None:
         axes.set(xlabel="teacher layer", ylabel="example", title=title)
         figure.colorbar(image, ax=axes)
     figure.savefig(path, dpi=110, metadata={"Software": None})
+    return seed
 
 
 def page(
@@ -248,7 +305,7 @@ def page(
 
     Args:
         parts: that have runs.
-        all_rows: of all runs.
+        all_rows: of all runs that have come to their end.
         tried: part → method → trials of its grid.
         output: where it goes, for pictures beside it.
     """
@@ -265,9 +322,11 @@ def page(
         "β) are chosen on a held-out tenth of the training part. " + LOOKED_AT,
         "",
         "Intervals (95 %) hold for other examples and, of more than one seed, for other seeds; not "
-        "for another held-out tenth, of which there is one. A seed is whole on one machine, and "
-        "each machine has a teacher of its own, some another number format: what these change is "
-        "taken for chance of the seeds. Differences are between runs of the same seed and teacher "
+        "for another held-out tenth, of which there is one, and not for another teacher: a part "
+        "has one or two, which are named there, and what all methods owe to theirs is in no "
+        "interval. A seed is whole on one machine, and each machine has a teacher of its own, some "
+        "another number format: what these change between seeds is taken for chance of the seeds. "
+        "Differences are between runs of the same seed and teacher "
         "on the same examples. What seeds do on some examples and not on others is counted with "
         "the examples and with the seeds, so that intervals are rather wide. " + LEFT_OUT,
         "",
@@ -292,7 +351,7 @@ def page(
     ]
     for name, runs in parts.items():
         part = runs.part
-        student = next(row for row in all_rows if row["part"] == name)["student"]
+        student = next(row["student"] for row in all_rows if row["part"] == name)
         lines += [
             f"## {name}",
             "",
@@ -303,7 +362,9 @@ def page(
             "",
             *teacher_lines(runs),
             "",
-            *(grid_lines(part, trials) if (trials := tried[name]) else []),
+            *(grid_lines(part, trials, runs.chosen) if (trials := tried[name]) else []),
+            *chosen_lines(runs),
+            *diverged_lines(runs),
             *method_table(runs),
             "",
             *(beside_lines(parts, name, part.task, BESIDE[name]) if name in BESIDE else []),
@@ -311,11 +372,10 @@ def page(
         attended = attention_lines(runs)
         if attended:
             lines += ["Mean attention at the end of the first stage:", "", *attended, ""]
-        if name == "RTE" and output is not None and runs.by_method["alp-kd"]:
-            picture = output.with_name(f"{output.name}-attention.png")
-            draw_samples(runs, picture)
+        picture = None if output is None else output.with_name(f"{output.name}-attention.png")
+        if name == "RTE" and picture and (seed := draw_samples(runs, picture)) is not None:
             lines += [
-                "As the paper's Figure 3, of the first seed: how far each teacher layer's answer "
+                f"As the paper's Figure 3, of seed {seed}: how far each teacher layer's answer "
                 "is from the label, and what the last inner student layer attends to.",
                 "",
                 f"![Label distance and attention by example]({picture.name})",
@@ -341,6 +401,7 @@ def main() -> None:
         part.name: Runs(part, found, truth_of(part.task, given.data_dir))
         for part in PARTS
         if (found := [row for row in rows if row["part"] == part.name])
+        and any(row.get("error") is None for row in found)
     }
     numbers = {
         name: {
@@ -350,7 +411,8 @@ def main() -> None:
         }
         for name, runs in parts.items()
     }
-    publish(page(parts, rows, tried, given.output), numbers, given.output)
+    ended = [row for row in rows if row.get("error") is None]
+    publish(page(parts, ended, tried, given.output), numbers, given.output)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import argparse
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,10 +165,18 @@ def trials_of(results: JsonLines, part: Part, method: str) -> dict[TaskPoint, Ta
     return {trial.point: trial for trial in trials}
 
 
+def best_point(method: str, known: Mapping[TaskPoint, TaskTrial]) -> TaskPoint | None:
+    """The best of a grid's trials; None where all of them diverged."""
+    if all(trial.ending != "finished" for trial in known.values()):
+        return None
+    return best_task_trial(method, known.values()).point
+
+
 def left(results: JsonLines, parts: tuple[Part, ...]) -> Iterator[Piece]:
     """What is not done, seed by seed, so that what there is can be compared at any time.
 
-    Runs that wait for trials are left out until these have ended.
+    Runs that wait for trials are left out until these have ended, and those of a grid whose trials
+    have all diverged.
     """
     for seed in range(max(part.seeds for part in parts)):
         for part in parts:
@@ -180,20 +189,32 @@ def left(results: JsonLines, parts: tuple[Part, ...]) -> Iterator[Piece]:
                         if seed == GRID_SEED:
                             yield from (Piece(part, method, seed, one, True) for one in missing)
                         continue
-                    point = best_task_trial(method, known.values()).point
+                    point = best_point(method, known)
+                    if point is None:
+                        continue
                 if not results.having(part=part.name, method=method, seed=seed, tries=None):
                     yield Piece(part, method, seed, point)
 
 
-def whole(results: JsonLines, parts: tuple[Part, ...]) -> tuple[list[Any], int]:
+def awaited(results: JsonLines, part: Part) -> set[str]:
+    """The methods of a part that have runs: not those of whose grid every trial diverged."""
+
+    def diverged(method: str) -> bool:
+        points, known = part.points(method), trials_of(results, part, method)
+        return bool(points) and len(known) == len(points) and best_point(method, known) is None
+
+    return {method for method in part.methods if not diverged(method)}
+
+
+def whole(results: JsonLines, parts: tuple[Part, ...]) -> tuple[list[Any], list[Any]]:
     """Leave out runs of seeds, and trials of grids, that were begun and are not whole.
 
     Methods are compared seed by seed, so that all of a seed must have learned from one teacher.
 
     Returns:
-        The results that stay, and how many do not.
+        The results that stay, and those that do not.
     """
-    kept = []
+    kept, left_out = [], []
     for row in results.rows:
         part = next(one for one in parts if one.name == row["part"])
         if row.get("tries"):
@@ -201,9 +222,9 @@ def whole(results: JsonLines, parts: tuple[Part, ...]) -> tuple[list[Any], int]:
             stays = len(known) == len(part.points(row["method"]))
         else:
             of_seed = results.having(part=part.name, seed=row["seed"], tries=None)
-            stays = {one["method"] for one in of_seed} == set(part.methods)
-        kept += [row] if stays else []
-    return kept, len(results.rows) - len(kept)
+            stays = {one["method"] for one in of_seed} >= awaited(results, part)
+        (kept if stays else left_out).append(row)
+    return kept, left_out
 
 
 def is_done(results: JsonLines, piece: Piece) -> bool:
@@ -222,8 +243,11 @@ def do(
     if piece.point is not None:
         hyper = piece.point.applied_to(hyper)
     if not piece.tries:
-        finished = do_run(ready, piece.method, piece.seed, folder, tell, over, hyper)
-        return None if finished is None else row(piece.part, ready, finished)
+        try:
+            finished = do_run(ready, piece.method, piece.seed, folder, tell, over, hyper)
+        except TrainingError as error:
+            return {**about(piece, ready), "seed": piece.seed, "error": str(error)}
+        return None if finished is None else row(piece, ready, finished)
     assert piece.point is not None
     try:
         run = try_out(ready, piece.method, folder, tell, over, hyper=hyper)
@@ -235,11 +259,15 @@ def do(
         assert run.best is not None
         curve = tuple(epoch["held_out"] for epoch in run.curve)
         trial = TaskTrial(piece.point, "finished", run.best.score, curve)
+    return {**about(piece, ready), "tries": True, "trial": trial.to_json()}
+
+
+def about(piece: Piece, ready: ReadyTask) -> dict[str, Any]:
+    """What is kept of every piece, whatever has come of it."""
     return {
         "part": piece.part.name,
         "method": piece.method,
-        "tries": True,
-        "trial": trial.to_json(),
+        "metric": ready.facts.metric,
         "teacher": {"fingerprint": ready.model.fingerprint},
         "machine": hardware_name("cpu"),
         "engine_version": ENGINE_VERSION,
@@ -249,21 +277,20 @@ def do(
 def tidy(results: JsonLines, piece: Piece, work: Path) -> None:
     """Remove what trials have left, but for the best of them so far."""
     known = trials_of(results, piece.part, piece.method)
-    best = best_task_trial(piece.method, known.values()).point
+    best = best_point(piece.method, known)
     for point in known:
         if point != best:
             name = Piece(piece.part, piece.method, GRID_SEED, point, True).name
             shutil.rmtree(work / name, ignore_errors=True)
 
 
-def row(part: Part, ready: ReadyTask, finished: FinishedTaskRun) -> dict[str, Any]:
+def row(piece: Piece, ready: ReadyTask, finished: FinishedTaskRun) -> dict[str, Any]:
     """What is kept of a run."""
     facts, run = ready.facts, finished.run
     return {
-        "part": part.name,
+        **about(piece, ready),
         **run.to_json(),
         "task": facts.task,
-        "metric": facts.metric,
         "teacher": {k: facts.teacher[k] for k in ("fingerprint", "main", "held_out")},
         "layers": list(facts.layers),
         "student": dict(facts.student),
@@ -273,8 +300,6 @@ def row(part: Part, ready: ReadyTask, finished: FinishedTaskRun) -> dict[str, An
             name: [one.prediction for one in said]
             for name, said in finished.result.predictions.items()
         },
-        "machine": hardware_name("cpu"),
-        "engine_version": ENGINE_VERSION,
     }
 
 
@@ -321,8 +346,8 @@ def run(data_dir: Path, path: Path, parts: tuple[Part, ...], minutes: float) -> 
                     tidy(results, piece, work)
                 else:
                     let_go(work / piece.name)
-                score = kept["trial"]["held_out"] if piece.tries else kept["main"]
-                print(f"{time.strftime('%H:%M:%S')} {piece.name}: {score}", flush=True)
+                said = kept["trial"]["held_out"] if piece.tries else kept.get("main", "diverged")
+                print(f"{time.strftime('%H:%M:%S')} {piece.name}: {said}", flush=True)
             finally:
                 lock.release()
             break
@@ -345,7 +370,10 @@ def main() -> None:
     if given.command == "moved":
         kept, left_out = whole(JsonLines(given.results), PARTS)
         write_atomically(given.results, "".join(f"{json.dumps(row)}\n" for row in kept).encode())
-        print(f"{left_out} of {len(kept) + left_out} results left out: their seeds are not whole")
+        print(
+            f"{len(left_out)} of {len(kept) + len(left_out)} results left out: their seeds are not "
+            f"whole ({dict(Counter(row['part'] for row in left_out))})"
+        )
         return
     named = given.parts.split(",")
     run(

@@ -20,7 +20,7 @@ from kdnas.evaluation.scoring.significance import (
     paired_bootstrap,
     resampled_scores,
 )
-from kdnas.evaluation.scoring.tally import SUMMED, Tally, average, mean_of, tally
+from kdnas.evaluation.scoring.tally import SUMMED, Floats, Tally, average, mean_of, tally
 from kdnas.evaluation.tasks.task import RANKED
 
 PREDICTIONS_FILE = "predictions.jsonl"
@@ -127,6 +127,19 @@ def compare_together(first: Files, second: Files, tasks: Sequence[str]) -> Toget
     return _compared_together(tuple(shared[task] for task in tasks))
 
 
+def draws_together(first: Files, second: Files, tasks: Sequence[str]) -> Floats | None:
+    """Score two models on examples drawn anew, again and again, as :func:`compare_together` does.
+
+    Returns:
+        Each model's mean over tasks and shared seeds in each draw, (samples, 2); None where
+        :func:`compare_together` has none.
+    """
+    shared = _shared(first, second)
+    if not tasks or not all(task in shared for task in tasks):
+        return None
+    return _draws(tuple(shared[task] for task in tasks))
+
+
 def interval_over_examples(files: Files, task: str) -> tuple[float, float] | None:
     """Return the ends of the 95 % interval of a model's mean score on a task, by drawing examples.
 
@@ -165,17 +178,22 @@ def _compared(first: tuple[Kept, ...], second: tuple[Kept, ...]) -> Comparison |
 
 @lru_cache(maxsize=_REMEMBERED)
 def _compared_together(files: tuple[FilesOfTask, ...]) -> Together | None:
-    tasks = [_aligned(*one) for one in files]
-    sets = [task.sets for task in tasks if task is not None and task.metric is not None]
-    if len(sets) < len(tasks):
+    draws = _draws(files)
+    if draws is None:
         return None
-    draws = resampled_scores(sets)
     low, high = np.quantile(draws[:, 0] - draws[:, 1], ENDS)
     share = None
     if (draws[:, 1] > 0).all():
         least, most = np.quantile(draws[:, 0] / draws[:, 1], ENDS)
         share = (float(least), float(most))
     return Together((float(low), float(high)), share)
+
+
+def _draws(files: tuple[FilesOfTask, ...]) -> Floats | None:
+    """Scores of two models on drawn examples, (samples, 2); None without scores to draw."""
+    tasks = [_aligned(*one) for one in files]
+    sets = [task.sets for task in tasks if task is not None and task.metric is not None]
+    return resampled_scores(sets) if len(sets) == len(tasks) else None
 
 
 @lru_cache(maxsize=32)  # one by one and together, each is wanted twice

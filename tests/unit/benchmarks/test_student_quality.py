@@ -243,5 +243,7 @@ def test_a_bar_is_met_where_the_interval_is_above_zero(
 def test_scores_by_another_method_are_not_gone_on_with(study: ModuleType, tmp_path: Path) -> None:
     runs = study.Runs(tmp_path / "runs.jsonl")
     runs.add(run("student", ["0"], study=study.Study().to_json(), method=1))
-    with pytest.raises(SystemExit, match="scores by method 1 of fine-tuning, and this is 2"):
+    with pytest.raises(
+        SystemExit, match=f"scores by method 1 of fine-tuning, and this is {METHOD}"
+    ):
         runs.refuse_other_studies(study.Study())

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from kdnas.taskspecific.grid import TaskPoint, TaskTrial
-from kdnas.testing.study_runs import RIGHT, made_up_difference, made_up_row, made_up_runs
+from kdnas.testing.study_runs import RIGHT, TRUTH, made_up_difference, made_up_row, made_up_runs
 
 
 @pytest.fixture
@@ -33,6 +33,48 @@ def test_attention_of_methods_has_one_scale(
     assert [image.get_clim() for image in attention] == [(0, largest)] * 2
 
 
+def test_what_seeds_lack_is_said(page: ModuleType, comparison: ModuleType) -> None:
+    whole = made_up_runs(comparison, "RTE")
+    runs = made_up_runs(comparison, "RTE")
+    del runs.by_method["vanilla-kd"][1], runs.by_method["vanilla-kd"][2]
+    del runs.by_method["none"][2]
+    (row,) = [line for line in page.method_table(runs) if line.startswith("| `universal-kd-il` |")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[4].endswith("), one seed, examples alone")
+    assert cells[5].endswith("), 2 seeds")
+    other = {"RTE": whole, "RTE-start": made_up_runs(comparison, "RTE-start", teacher="two")}
+    assert page.beside_lines(other, "RTE-start", "RTE", "To others") == [
+        "To others: no seed has been taught by the same teacher in both.",
+        "",
+    ]
+
+
+def test_a_run_that_diverged_is_named_and_in_no_mean(
+    page: ModuleType, comparison: ModuleType
+) -> None:
+    part = comparison.Part("RTE", "RTE", "first-layers:3", tuple(RIGHT), 3, 8, 4, None, {})
+    rows = [made_up_row("RTE", method, seed) for method in RIGHT for seed in range(3)]
+    lost = rows.pop()
+    kept = {key: lost[key] for key in ("part", "method", "seed", "metric", "teacher", "machine")}
+    runs = comparison.Runs(part, [*rows, {**kept, "error": "the loss is nan"}], TRUTH)
+    assert runs.seeds(lost["method"]) == [0, 1]
+    assert page.diverged_lines(runs)[0] == (
+        f"Diverged, and so in no mean: `{lost['method']}` with seed 2."
+    )
+    assert page.diverged_lines(made_up_runs(comparison, "RTE")) == []
+
+
+def test_pictures_are_of_a_seed_that_both_methods_have(
+    page: ModuleType, comparison: ModuleType, tmp_path: Path
+) -> None:
+    runs = made_up_runs(comparison, "RTE")
+    del runs.by_method["alp-kd"][0]
+    assert page.draw_samples(runs, tmp_path / "one.png") == 1
+    runs.by_method["universal-kd-il"].clear()
+    assert page.draw_samples(runs, tmp_path / "none.png") is None
+    assert not (tmp_path / "none.png").exists()
+
+
 def test_the_summary_counts_what_is_decided(page: ModuleType, comparison: ModuleType) -> None:
     claim = comparison.Claim("a", "b", "Table 1", ("RTE", "CoLA"), {"RTE": 1.0, "CoLA": 1.0})
     unprinted, even = (
@@ -50,8 +92,9 @@ def test_the_summary_counts_what_is_decided(page: ModuleType, comparison: Module
         )
     ]
     assert page.summary(looked).startswith(
-        "Of 3 differences that the paper prints and that have more than one seed here, 1 are as "
-        "there (`a` − `b` (RTE)), 1 the other way (`a` − `b` (CoLA)), and 1 not decided."
+        "Of 3 differences other than 0 that the paper prints of the pairs below, and that have "
+        "more than one seed here, 1 are as there (`a` − `b` (RTE)), 1 the other way (`a` − `b` "
+        "(CoLA)), and 1 not decided."
     )
     *_, last = page.claim_table(looked)
     assert last.startswith("| `a` − `b` | Table 1 | **mean of these** | +1.0 | +4.0 (")
@@ -89,9 +132,19 @@ def test_the_page_says_what_there_is(
         for line in lines
     )
     assert "| 8 | 2e-05 | **62.5** |" in lines
+    taken = page.grid_lines(parts["RTE-grid"].part, tried["RTE-grid"], parts["RTE-grid"].chosen)[0]
+    assert taken.startswith("Trials of `vanilla-kd` with seed 0, 2 of 2; taken: ")
+    (chosen,) = [
+        r for r in rows if (r["part"], r["method"], r["seed"]) == ("RTE-grid", "vanilla-kd", 0)
+    ]
+    assert taken.endswith(f", which has {100 * chosen['main']:.1f} on the development part:")
     assert "| 16 | 2e-05 | diverged |" in lines
     assert "| 8 | 2e-05 | 75.0 |" in lines  # one of its trials is missing: none is taken
     assert "Trials of `universal-kd-il` with seed 0, 1 of 2:" in lines
-    assert "| `none` | 3 | +0.0 (+0.0 to +0.0) |" in lines  # the same runs beside each other
+    # What the grid has chosen by is beside nothing, and two runs alike are said to be so.
+    assert f"| `none` | 2 | {page.THE_SAME} |" in lines
+    assert any(line.startswith("Runs of seed 0 are the trials that were taken") for line in lines)
+    grid = lines[lines.index("## RTE-grid") :]
+    assert any(line.startswith("| `vanilla-kd` | 2 |") for line in grid)
     assert (tmp_path / "page-attention.png").stat().st_size > 1000
     assert "](page-attention.png)" in text

@@ -63,6 +63,21 @@ def test_runs_wait_for_the_trials_of_their_grid(study: ModuleType, tmp_path: Pat
     assert found[1].name == "g-none-1"
 
 
+def test_a_grid_that_diverged_everywhere_has_no_runs(study: ModuleType, tmp_path: Path) -> None:
+    results, asked = study.JsonLines(tmp_path / "runs.jsonl"), part(study, "g", 2, GRID)
+    for point in asked.points("none"):
+        trial = TaskTrial(point, "diverged", None)
+        results.add({"part": "g", "method": "none", "tries": True, "trial": trial.to_json()})
+        study.tidy(results, study.Piece(asked, "none", 0, point, True), tmp_path)
+    assert {piece.method for piece in study.left(results, (asked,))} == {"vanilla-kd"}
+    for point in asked.points("vanilla-kd"):
+        trial = TaskTrial(point, "finished", 0.5, (0.5,)).to_json()
+        results.add({"part": "g", "method": "vanilla-kd", "tries": True, "trial": trial})
+    results.add({"part": "g", "method": "vanilla-kd", "seed": 0})
+    kept, left_out = study.whole(results, (asked,))
+    assert (len(kept), left_out) == (5, [])  # whole without it
+
+
 def test_what_was_begun_elsewhere_is_left_out(study: ModuleType, tmp_path: Path) -> None:
     results, plain = study.JsonLines(tmp_path / "runs.jsonl"), part(study, "a", 2)
     grid = part(study, "g", 1, GRID)
@@ -74,7 +89,10 @@ def test_what_was_begun_elsewhere_is_left_out(study: ModuleType, tmp_path: Path)
             trial = TaskTrial(point, "finished", 0.5, (0.5,)).to_json()
             results.add({"part": "g", "method": method, "tries": True, "trial": trial})
     kept, left_out = study.whole(results, (plain, grid))
-    assert left_out == 2
+    assert [(row["part"], row["method"], row.get("seed")) for row in left_out] == [
+        ("a", "none", 1),
+        ("g", "vanilla-kd", None),
+    ]
     assert [(row["part"], row["method"], row.get("seed")) for row in kept] == [
         *(("a", "none", 0), ("a", "vanilla-kd", 0)),
         *(("g", "none", None), ("g", "none", None)),
