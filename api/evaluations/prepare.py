@@ -14,7 +14,7 @@ from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.choosing import chosen_tasks
 from kdnas.evaluation.data.loading import left_out, load_task, what_is_amiss, without_plain
 from kdnas.evaluation.finetuning.grid import grid_key
-from kdnas.evaluation.finetuning.identity import data_fingerprint, evaluation_key
+from kdnas.evaluation.finetuning.identity import METHOD, data_fingerprint, evaluation_key
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
 from kdnas.evaluation.tasks.examples import Reading, TaskData
 from kdnas.evaluation.tasks.task import Task
@@ -118,6 +118,7 @@ class PreparedEvaluation:
             "variant": self.spec.variant,
             "data": planned.data,
             "settings": planned.settings.to_json(),
+            "method": METHOD,
         }
 
     def unchanged_data(self, planned: PlannedTask) -> TaskData:

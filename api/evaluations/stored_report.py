@@ -23,8 +23,10 @@ from kdnas.settings import Settings
 
 MOST_ROWS = 10_000
 
-Way = tuple[str, str]
-"""Data and settings of a fine-tuning: what is done alike may be compared."""
+Way = tuple[str, str, int]
+"""Data, settings and method of a fine-tuning: what is done alike may be compared."""
+BEFORE_NOTED = 2
+"""Version of the method of results in which it was not noted."""
 
 
 @dataclass(frozen=True)
@@ -164,4 +166,6 @@ def _ways(records: Sequence[EvaluationRecord]) -> dict[str, Way]:
 
 
 def _way(record: EvaluationRecord) -> Way:
-    return record.decides["data"], json.dumps(record.decides["settings"], sort_keys=True)
+    decides = record.decides
+    settings = json.dumps(decides["settings"], sort_keys=True)
+    return decides["data"], settings, decides.get("method", BEFORE_NOTED)

@@ -83,17 +83,34 @@ class Scoring:
         values = self._by_seed(name)
         return Cell.of(values) if values else None
 
-    def _by_seed(self, name: str) -> list[float]:
-        """Mean over the tasks for each seed that all tasks have, else over what there is."""
+    def _seeds(self, name: str) -> frozenset[int]:
+        """The seeds that a model has for all tasks."""
+        if name not in self._models or not self.tasks:
+            return frozenset()
+        mains = (self._models[name].mains(task) for task in self.tasks)
+        return frozenset.intersection(*(frozenset(one) for one in mains))
+
+    def _by_seed(self, name: str, among: frozenset[int] = frozenset()) -> list[float]:
+        """Mean over the tasks for each seed that all tasks have, else over what there is.
+
+        Args:
+            name: of the model.
+            among: of these seeds alone, if there are any.
+        """
         if name not in self._models or not self.tasks:
             return []
         mains = [self._models[name].mains(task) for task in self.tasks]
         if not all(mains):
             return []
-        seeds = set.intersection(*(set(one) for one in mains))
+        seeds = self._seeds(name) & among if among else self._seeds(name)
         if not seeds:
             return [fmean(fmean(one.values()) for one in mains)]
         return [fmean(one[seed] for one in mains) for seed in sorted(seeds)]
+
+    def _files(self, name: str, seeds: frozenset[int]) -> Files:
+        """Predictions of a model with some of its seeds."""
+        files = self._models[name].files
+        return {key: kept for key, kept in files.items() if key[1] in seeds}
 
     def retained(self, name: str, other: str) -> Estimate | None:
         """What share of another model's score a model has; None where that is not above 0."""
@@ -112,13 +129,21 @@ class Scoring:
         return Beside(name, other, difference, difference.verdict, tests)
 
     def _compared(self, name: str, other: str, *, relative: bool) -> Estimate | None:
-        """Compare by examples, if the scores can be had from what was kept of them; or by seeds."""
-        first, second = self._by_seed(name), self._by_seed(other)
+        """Compare by examples, if the scores can be had from what was kept of them; or by seeds.
+
+        Where models share seeds those count alone, so that a difference and its interval are of the
+        same runs also while others are not done yet, or have failed.
+        """
+        shared = self._seeds(name) & self._seeds(other)
+        first, second = self._by_seed(name, shared), self._by_seed(other, shared)
         if not first or not second or (relative and min(fmean(first), fmean(second)) <= 0):
             return None
         value = fmean(first) / fmean(second) if relative else fmean(first) - fmean(second)
-        files = self._models[name].files, self._models[other].files
-        together = compare_together(*files, self.tasks)
+        files = self._files(name, shared), self._files(other, shared)
+        is_whole = all(
+            (task, seed) in kept for kept in files for task in self.tasks for seed in shared
+        )
+        together = compare_together(*files, self.tasks) if is_whole else None
         ends = None
         if together is not None:
             ends = together.share if relative else together.difference

@@ -44,7 +44,7 @@ class FinetuneSettings:
         dtype: of the forward passes.
         warmup_fraction: share of the steps in which the rate rises.
         weight_decay: AdamW's decoupled decay.
-        dropout: of all layers, whatever the model was distilled with.
+        dropout: of all layers and of the head, whatever the model was distilled with.
         max_grad_norm: gradients are scaled down to this norm.
         grid: what learning rate and epochs are chosen from; what stands in their own places then
             counts for nothing until they are chosen.

@@ -139,7 +139,7 @@ class ConfigFile:
                 raise self.refusal(key, f"must be one of {', '.join(_DTYPES)}")
 
     def _check_numbers(self) -> None:
-        for key in {*_RATES, *self.family.dropout_keys}:
+        for key in {*_RATES, *self.family.dropout_keys, *self.family.head_dropout_keys}:
             rate = self.value(key)
             if rate is not None and not (_is_number(rate) and 0 <= rate <= 1):
                 raise self.refusal(key, "must be a number from 0 to 1")

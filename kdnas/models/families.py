@@ -63,7 +63,7 @@ class Family:
         model_type: Hugging Face name of the family.
         title: its usual name, for messages.
         config_keys: our axis → the family's configuration key.
-        dropout_keys: configuration keys of all dropout probabilities.
+        dropout_keys: configuration keys of the dropout probabilities of the encoder.
         layers: attribute path to the list of transformer layers.
         silent: paths inside a layer to the matrices that end its two residual branches.
         inner: path inside a layer to the product that makes its neurons.
@@ -83,6 +83,7 @@ class Family:
             local attention.
         gated: whether the feed-forward block has a gate, and so a third matrix (GLU).
         biases: whether projections and layer norms have biases.
+        head_dropout_keys: configuration keys of the dropout in front of a task's outputs.
     """
 
     model_type: str
@@ -105,6 +106,7 @@ class Family:
     layer_types: str | None = None
     gated: bool = False
     biases: bool = True
+    head_dropout_keys: tuple[str, ...] = ("classifier_dropout",)
 
     @property
     def head_multiple(self) -> int:
@@ -351,6 +353,7 @@ FAMILIES: dict[str, Family] = {
             ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
             has_pooler=False,
             token_types=None,
+            head_dropout_keys=("seq_classif_dropout", "qa_dropout"),
         ),
         Family(
             "modernbert",

@@ -21,7 +21,7 @@ from kdnas.evaluation.data.finding import find_files
 from kdnas.evaluation.data.parts import Examples, Parts, read_folder, read_hub, usual_part
 from kdnas.evaluation.data.recognising import OtherDataError, is_named
 from kdnas.evaluation.data.retrieval import load_retrieval
-from kdnas.evaluation.data.sizes import not_as_published
+from kdnas.evaluation.data.sizes import not_as_published, without_the_first
 from kdnas.evaluation.data.splitting import share_kept, split
 from kdnas.evaluation.tasks.examples import (
     Example,
@@ -95,6 +95,7 @@ def load_task(
         )
     if official:
         differ = not_as_published(task, name, train if task.fine_tuned else (), evaluations)
+        differ += without_the_first(task, evaluations)
         official = not differ
         found.notes += differ
     scored_examples = [e for examples in evaluations.values() for e in examples]

@@ -81,10 +81,12 @@ class Parts:
         for language, examples in read.examples.items():
             name = language or key or ""
             known = self.parts.setdefault(part, {}).setdefault(name, [])
-            # Of a part in several files each counts its own rows.
-            if known and again:
-                examples = [replace(e, id=str(len(known) + n)) for n, e in enumerate(examples, 1)]
-            known += examples
+            # Of a part in several files each may count its own rows.
+            if again and {e.id for e in known} & {e.id for e in examples}:
+                both = [*known, *examples]
+                known[:] = [replace(e, id=str(n)) for n, e in enumerate(both, 1)]
+            else:
+                known += examples
         self.sources.setdefault(part, []).extend(sources)
         self.notes += read.notes
         source = ", ".join(sources)
@@ -199,7 +201,7 @@ def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Conver
                     {}, lacking=f"{file.path} has no answers, each with text and answer_start"
                 )
             }
-        asked, notes = _by_part(file, column, said, questions)
+        asked, notes = rows_by_part(file, column, said, questions)
         return {part: _checked(task, file, found, notes) for part, found in asked.items()}
     if task.kind == "tagging" and suffix_of(file.path) not in RECORD_FILES:
         columns = read_columns(file.path, file.key, reach, task.layout.choice, task.layout.columns)
@@ -211,10 +213,10 @@ def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Conver
                 )
             }
         places = (columns.word, columns.tag)
-        sentences, notes = _by_part(file, columns.part_column, columns.said, columns.examples)
+        sentences, notes = rows_by_part(file, columns.part_column, columns.said, columns.examples)
         for of_part in sentences.values():
             require_published(task, file, of_part)
-        told = _in_column(columns.about, columns.part_column, sentences)
+        told = in_column(columns.about, columns.part_column, sentences)
         return {
             part: Converted({None: found}, (*columns.notes, *notes), told, places)
             for part, found in sentences.items()
@@ -225,8 +227,8 @@ def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Conver
             raise TaskDataError(table.lacking)
         return {None: Converted({}, lacking=table.lacking)}
     said = [str(row.part) for row in table.rows]
-    by_part, notes = _by_part(file, table.part_column, said, table.rows)
-    about = _in_column(table.about, table.part_column, by_part)
+    by_part, notes = rows_by_part(file, table.part_column, said, table.rows)
+    about = in_column(table.about, table.part_column, by_part)
     read = {part: from_rows(task, rows, file.path.name) for part, rows in by_part.items()}
     for one in read.values():
         require_published(task, file, [e for part in one.examples.values() for e in part])
@@ -239,7 +241,7 @@ def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Conver
 _Item = TypeVar("_Item")
 
 
-def _by_part(
+def rows_by_part(
     file: Found, column: str, values: Sequence[str], items: Sequence[_Item]
 ) -> tuple[Mapping[str | None, Sequence[_Item]], tuple[str, ...]]:
     """Rows or sentences by the part that a column says they are of, if the file names none.
@@ -282,7 +284,7 @@ def _by_part(
     return by_part, (left_out,) if strange else ()
 
 
-def _in_column(about: str, column: str, by_part: Collection[str | None]) -> str:
+def in_column(about: str, column: str, by_part: Collection[str | None]) -> str:
     """How a file was understood, with the column that parts it."""
     return about if None in by_part else f"{about}, part in {column!r}"
 

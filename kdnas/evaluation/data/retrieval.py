@@ -12,8 +12,9 @@ from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.files.csv_rows import csv_rows, is_written_list
 from kdnas.evaluation.data.files.opening import read_text, suffix_of
 from kdnas.evaluation.data.files.records import read_records
-from kdnas.evaluation.data.files.tables import read_table
+from kdnas.evaluation.data.files.tables import Row, read_table
 from kdnas.evaluation.data.finding import COLLECTION, Found, find_files, parts_of
+from kdnas.evaluation.data.parts import in_column, rows_by_part
 from kdnas.evaluation.data.understood import in_words
 from kdnas.evaluation.tasks.examples import Reading, RetrievalExample, TaskData
 from kdnas.evaluation.tasks.task import RECORD_FILES, Task
@@ -246,36 +247,47 @@ def _read_tables(read: _Read, task: Task, files: Sequence[Found], reach: Reach) 
         table = read_table(file.path, task.layout, reach)
         if not table.labelled and columns.label != "label":
             raise TaskDataError(table.lacking)
-        part = file.part or "test"
-        prefix = f"{part}-" if len(files) > 1 else ""
-        grades = read.grades.setdefault(part, {})
-        for row in table.rows:
-            names = []
-            for texts, known, value in zip(
-                (read.queries, read.passages), by_text, (row.text, row.pair), strict=True
-            ):
-                text = _text(value, row.where)
-                if not text:
-                    raise TaskDataError(
-                        f"{row.where} lacks a query or its passage; fill the cell, or leave out "
-                        "the row"
-                    )
-                names.append(known.setdefault(text, f"{prefix}{row.number}"))
-                texts.setdefault(names[-1], text)
-            query, passage = names
-            own = grades.setdefault(query, {})
-            grade = _grade(row.label, row.where) if table.labelled else 1.0
-            if grade > 0:
-                own[passage] = grade
         if table.rows and all(is_written_list(str(row.pair)) for row in table.rows):
             raise TaskDataError(
                 f"{file.path} has lists for passages; write a row for each passage of a query"
             )
-        answered = {query: own for query, own in grades.items() if own}
-        how = table.about if table.labelled else f"{table.about}, which answers it"
-        said = _first_of(read, answered)
-        read.notes += table.notes
-        read.readings.append(Reading(str(file.path), part, len(answered), how, said))
+        said = [str(row.part) for row in table.rows]
+        by_part, notes = rows_by_part(file, table.part_column, said, table.rows)
+        about = in_column(table.about, table.part_column, by_part)
+        how = about if table.labelled else f"{about}, which answers it"
+        for named, rows in by_part.items():
+            part = file.part or named or "test"
+            prefix = f"{part}-" if len(files) > 1 else ""
+            grades = read.grades.setdefault(part, {})
+            for row in rows:
+                query, passage = _names_of(read, by_text, row, prefix)
+                own = grades.setdefault(query, {})
+                grade = _grade(row.label, row.where) if table.labelled else 1.0
+                if grade > 0:
+                    own[passage] = grade
+            answered = {query: own for query, own in grades.items() if own}
+            first = _first_of(read, answered)
+            read.readings.append(Reading(str(file.path), part, len(answered), how, first))
+        read.notes += [*table.notes, *notes]
+
+
+def _names_of(
+    read: _Read, by_text: tuple[dict[str, str], dict[str, str]], row: Row, prefix: str
+) -> tuple[str, str]:
+    """The names of a row's query and passage, which the same texts have in every row."""
+    names = []
+    for texts, known, value in zip(
+        (read.queries, read.passages), by_text, (row.text, row.pair), strict=True
+    ):
+        text = _text(value, row.where)
+        if not text:
+            raise TaskDataError(
+                f"{row.where} lacks a query or its passage; fill the cell, or leave out the row"
+            )
+        names.append(known.setdefault(text, f"{prefix}{row.number}"))
+        texts.setdefault(names[-1], text)
+    query, passage = names
+    return query, passage
 
 
 def _first_of(read: _Read, grades: Mapping[str, Mapping[str, float]]) -> str:

@@ -46,6 +46,25 @@ al. 2018 (XNLI), Rajpurkar et al. 2016 and 2018 (SQuAD), Artetxe et al. 2020 (XQ
 """
 
 
+def without_the_first(task: Task, scored: Collection[str]) -> list[str]:
+    """Say that the part by which a benchmark of several variants is scored is not there.
+
+    Args:
+        task: such as MNLI, whose score is that of its matched part.
+        scored: names of what is scored.
+
+    Returns:
+        A sentence, or nothing.
+    """
+    variants = () if task.suite == OWN_SUITE or task.hub is None else tuple(task.hub.evaluations)
+    if len(variants) < 2 or task.layout.languages or variants[0] in scored:
+        return []
+    return [
+        f"not the official split: the {variants[0]} part, by which {task.name} is scored, is not "
+        "there"
+    ]
+
+
 def not_as_published(
     task: Task, part: str, train: Collection[object], scored: Mapping[str, Collection[object]]
 ) -> list[str]:

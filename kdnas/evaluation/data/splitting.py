@@ -21,6 +21,7 @@ HELD_OUT = 0.2
 TUNING_SHARE = 0.1
 TUNING_SEED = 0
 TUNING_SET = "tuning"
+HELD_OUT_TENTH = "a held-out tenth of the training part"
 
 
 def split(
@@ -93,7 +94,7 @@ def for_tuning(data: TaskData) -> TaskData:
 
 def tuned_on(data: TaskData) -> str:
     """Say in words what :func:`for_tuning` takes."""
-    return "the development part" if data.tuning else "a held-out tenth of the training part"
+    return "the development part" if data.tuning else HELD_OUT_TENTH
 
 
 def _cut(

@@ -68,7 +68,7 @@ def load_task_model(
         handle: the model on this machine.
         task: what the head is for.
         labels: of a classification or a tagging task.
-        dropout: of all layers.
+        dropout: of all layers, and of the head.
         seed: of fresh weights.
         centre: what a fresh head says of everything at first: of a regression, the mean of its
             numbers. From 0 a bias gets there by a learning rate a step, which takes a small rate
@@ -80,7 +80,9 @@ def load_task_model(
     """
     family = family_of(handle.shape.model_type)
     config = deepcopy(handle.config)
-    for key in family.dropout_keys:
+    # A head without a dropout of its own has the encoder's.
+    own = [key for key in family.head_dropout_keys if getattr(config, key, None) is not None]
+    for key in (*family.dropout_keys, *own):
         setattr(config, key, dropout)
     if labels is not None:
         config.id2label = dict(enumerate(labels))

@@ -96,9 +96,21 @@ class Training:
         return self.total_steps < self._steps_of_epochs
 
     @property
+    def _steps_of_a_pass(self) -> int:
+        return ceil(len(self.items) / self.settings.batch_size)
+
+    @property
     def _steps_of_epochs(self) -> int:
-        a_pass = ceil(len(self.items) / self.settings.batch_size)
-        return max(1, ceil(a_pass * self.settings.epochs))
+        return max(1, ceil(self._steps_of_a_pass * self.settings.epochs))
+
+    def _has_ended(self, state: TrainerState) -> bool:
+        """Whether a training was over at a checkpoint: it was whole, or its patience was spent."""
+        if state.global_step >= self.total_steps:
+            return True
+        kept = state.stateful_callbacks.get(EarlyStoppingCallback.__name__, {})
+        spent = kept.get("attributes", {}).get("early_stopping_patience_counter", 0)
+        patience = self.settings.early_stopping
+        return patience is not None and spent >= patience
 
     def run(
         self,
@@ -122,7 +134,7 @@ class Training:
         """
         resumed = newest_checkpoint(self.checkpoints)
         before = _seconds_at(resumed)
-        if resumed is not None and (done := _state(resumed)).global_step >= self.total_steps:
+        if resumed is not None and self._has_ended(done := _state(resumed)):
             best = Path(done.best_model_checkpoint or resumed)
             load_model(self.model, best / WEIGHTS_FILE)  # the Trainer would take one more step
             self.model.to(self.device)
@@ -136,7 +148,11 @@ class Training:
             data_collator=self.collate,
             train_dataset=self.items,
             eval_dataset=[] if self.settings.early_stopping else None,
-            callbacks=[clock, _Watch(self.total_steps, on_progress, should_stop), *callbacks],
+            callbacks=[
+                clock,
+                _Watch(self.total_steps, self._steps_of_a_pass, on_progress, should_stop),
+                *callbacks,
+            ],
         )
         trainer.remove_callback(PrinterCallback)
         if self.settings.early_stopping:
@@ -252,17 +268,30 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
     """Tells how training goes, and ends it on request or when the loss is no number."""
 
     def __init__(
-        self, total_steps: int, on_progress: OnProgress, should_stop: Callable[[], bool]
+        self,
+        total_steps: int,
+        steps_of_a_pass: int,
+        on_progress: OnProgress,
+        should_stop: Callable[[], bool],
     ) -> None:
         self._total, self._on_progress, self._should_stop = total_steps, on_progress, should_stop
+        self._steps_of_a_pass = steps_of_a_pass
         self._loss: float | None = None
+        self._stopped = False
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         self._on_progress(FinetuneProgress("training", state.global_step, self._total, self._loss))
         if self._should_stop() and state.global_step < self._total:
-            control.should_save = control.should_training_stop = True
+            control.should_save = control.should_training_stop = self._stopped = True
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        # Part of an epoch is none: it is scored when the rest of it has been made as well.
+        if self._stopped and state.global_step % self._steps_of_a_pass:
+            control.should_evaluate = control.should_save = False
 
     def on_log(
         self,

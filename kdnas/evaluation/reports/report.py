@@ -13,11 +13,12 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 from kdnas.evaluation.model_figures import ModelFigures
-from kdnas.evaluation.reports.published import PublishedResult, published
+from kdnas.evaluation.reports.published import PublishedResult, Score, published
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.scoring.averages import language_average, suite_averages
 from kdnas.evaluation.scoring.significance import Comparison
-from kdnas.evaluation.tasks.registry import find_task
+from kdnas.evaluation.tasks.registry import TASKS, find_task
+from kdnas.evaluation.tasks.task import METRIC_NAMES
 from kdnas.specs.evaluation import OWN_SUITE
 
 PUBLISHED_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -256,14 +257,17 @@ def _published_rows(
 ) -> list[Row]:
     """Published rows with any of the columns: those with most of them, and of like size, first.
 
-    What was scored by the GLUE server is left out, since our scores are of other examples.
+    What was scored by the GLUE server is left out, since our scores are of other examples; so is a
+    score by another metric than ours, which of MRPC and QQP some papers report, and an average with
+    one in it.
     """
     rows = []
     for result in published():
         cells = {}
         for column in columns:
             names = PUBLISHED_NAMES.get(column, (column, f"{column} F1"))
-            score = next(filter(None, (result.score(name) for name in names)), None)
+            known = (score for score in map(result.score, names) if score is not None)
+            score = next((one for one in known if _is_like_ours(result, one, column)), None)
             if score is not None:
                 deviation = None if score.deviation is None else _fraction(score.deviation)
                 cells[column] = Cell(_fraction(score.value), deviation, result.runs)
@@ -271,6 +275,16 @@ def _published_rows(
             row = Row(result.model, "published", cells, _method(result), _origin(result))
             rows.append((-len(cells), _size_difference(result, layers, hidden), row))
     return [row for *_, row in sorted(rows, key=lambda item: item[:2])]
+
+
+def _is_like_ours(result: PublishedResult, score: Score, column: str) -> bool:
+    """Whether a published score is by the metric of our column, as far as both are known."""
+    averaged = result.averages.get(column)
+    if averaged is not None:
+        parts = ((name, result.score(name)) for name in averaged)
+        return all(part is None or _is_like_ours(result, part, name) for name, part in parts)
+    task = TASKS.get(column.lower())
+    return task is None or score.metric in (None, METRIC_NAMES[task.main_metric])
 
 
 def _fraction(per_cent: float) -> float:

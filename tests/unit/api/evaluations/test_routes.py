@@ -58,6 +58,7 @@ def store(
     distillation_id: str | None = None,
     fingerprint: str | None = None,
     official: bool = True,
+    method: int | None = None,
 ) -> list[str]:
     """Store finished evaluations, a seed each, as ``kdnas evaluate`` does."""
     ids = []
@@ -75,10 +76,11 @@ def store(
             official_split=official,
         )
         spec = {
-            "key": f"{model} {fingerprint} {task} {data} {settings} {seed}",
+            "key": f"{model} {fingerprint} {task} {data} {settings} {seed} {method}",
             "model": {"ref": model, "fingerprint": fingerprint or model},
             "data": data,
             "settings": settings.to_json(),
+            **({} if method is None else {"method": method}),
         }
         with database.write() as session:
             row = evaluations.take_evaluation(
@@ -336,6 +338,12 @@ def test_a_report_mixes_nothing_that_was_done_in_different_ways(
     own, teacher, *_ = client.get(f"{EVALUATIONS}/report", params=query).json()["rows"]
     assert own["scores"]["SST-2"]["mean"] == pytest.approx(0.6)
     assert teacher["scores"]["SST-2"]["mean"] == pytest.approx(0.8)
+    store(database, "student", [0.65], settings=longer, method=3)  # in which others were not done
+    own, *_ = client.get(f"{EVALUATIONS}/report", params=query).json()["rows"]
+    assert (own["scores"]["SST-2"]["mean"], own["scores"]["SST-2"]["seeds"]) == (
+        pytest.approx(0.65),
+        1,
+    )
 
 
 def test_models_are_compared_example_by_example_where_predictions_lie_here(

@@ -141,7 +141,7 @@ def test_what_is_known_is_not_trained_again(place: Place) -> None:
     assert place.run(first) == "succeeded"
     done = place.row(first)
     assert (done.metrics["steps"], done.share, done.error) == (4, 1.0, None)
-    assert set(done.resolved or {}) == {"key", "model", "variant", "data", "settings"}
+    assert set(done.resolved or {}) == {"key", "model", "variant", "data", "settings", "method"}
     assert (evaluation_folder(place.settings, first) / "predictions.jsonl").is_file()
     assert not evaluation_checkpoints(place.settings, first).exists()
     phases = [payload["phase"] for payload in place.told("evaluation_progress")]

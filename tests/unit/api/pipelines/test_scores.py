@@ -62,6 +62,24 @@ def test_seeds_alone_give_welchs_interval() -> None:
     assert share.low * share.high == pytest.approx(share.value**2)  # even on the log scale
 
 
+def test_a_difference_is_of_the_seeds_that_both_have() -> None:
+    """While the others are still to be done, or have failed."""
+    scoring = Scoring(
+        "glue", [model("a", {"RTE": [0.60, 0.62]}), model("b", {"RTE": [0.60, 0.62, 0.69]})]
+    )
+    difference, share = scoring.difference("a", "b"), scoring.retained("a", "b")
+    assert difference is not None
+    assert difference.value == pytest.approx(0.0)
+    assert difference.low is not None
+    assert difference.high is not None
+    assert difference.low < 0 < difference.high
+    assert share is not None
+    assert share.value == pytest.approx(1.0)
+    whole = scoring.score("b")
+    assert whole is not None
+    assert whole.mean == pytest.approx(fmean([0.60, 0.62, 0.69]))
+
+
 def test_one_seed_without_predictions_tells_nothing_of_the_noise() -> None:
     scoring = Scoring("glue", [model("a", {"RTE": [0.6]}), model("b", {"RTE": [0.5]})])
     beside = scoring.beside("a", "b")

@@ -89,6 +89,13 @@ def test_all_of_glue_in_its_official_layout(tmp_path: Path) -> None:
     assert all(is_whole(data) for data in loaded.values())
     found = {name: counts(data) for name, data in loaded.items()}
     assert found.pop("MNLI") == (1, {"matched": 1, "mismatched": 1})
+    (glue / "MNLI" / "dev_matched.tsv").unlink()
+    lacking = load_task(find_task("MNLI"), tmp_path)
+    assert not lacking.official_split
+    assert (
+        "not the official split: the matched part, by which MNLI is scored, is not there"
+        in lacking.notes
+    )
     assert found.pop("MRPC") == (1, {"test": 1})
     assert found == {
         "CoLA": (2, {"dev": 1}),

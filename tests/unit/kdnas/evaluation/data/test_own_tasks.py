@@ -269,4 +269,26 @@ def test_a_repository_of_the_hub_as_it_is_cloned(tmp_path: Path, folder: str) ->
     rows = [json.dumps({"text": f"t{n}", "label": "ab"[n % 2]}) for n in range(4)]
     for name in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
         file(tmp_path / folder / f"{name}.jsonl", *rows)
-    assert counts(load_task(own_task("mine", "classification"), tmp_path)) == (8, {"test": 4})
+    data = load_task(own_task("mine", "classification"), tmp_path)
+    assert counts(data) == (8, {"test": 4})
+    assert len({example.id for example in data.train}) == 8  # though each file counts its own
+
+
+def test_examples_of_several_files_keep_their_ids_where_these_differ(tmp_path: Path) -> None:
+    def written(first: int) -> list[str]:
+        return [
+            json.dumps({"id": str(first + n), "text": f"t{n}", "label": "ab"[n % 2]})
+            for n in range(4)
+        ]
+
+    file(tmp_path / "train-00000-of-00001.jsonl", *written(0))
+    file(tmp_path / "test-00000-of-00002.jsonl", *written(1001))
+    file(tmp_path / "test-00001-of-00002.jsonl", *written(1005))
+    (test,) = load_task(own_task("mine", "classification"), tmp_path).evaluations.values()
+    assert [example.id for example in test] == [str(1001 + n) for n in range(8)]
+    file(tmp_path / "test-00001-of-00002.jsonl", *written(3))  # to which the others would be moved
+    (test,) = load_task(own_task("mine", "classification"), tmp_path).evaluations.values()
+    assert len({example.id for example in test}) == 8
+    file(tmp_path / "test-00001-of-00002.jsonl", *written(1003))
+    (test,) = load_task(own_task("mine", "classification"), tmp_path).evaluations.values()
+    assert [example.id for example in test] == [str(1 + n) for n in range(8)]

@@ -12,6 +12,7 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.processors import RobertaProcessing
+from torch import nn
 from transformers import AutoConfig, AutoModelForMaskedLM, RobertaTokenizerFast
 
 from kdnas.distill.numerics import autocast
@@ -59,6 +60,22 @@ def test_the_encoder_is_the_folders_and_the_head_the_seeds(folder: Path) -> None
     config = first.model.config
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.25, 0.25)
     assert config.id2label == {0: "negative", 1: "positive"}
+
+
+@pytest.mark.parametrize("task", ["SST-2", "WNUT-17", "SQuAD 1.1"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_dropout_is_that_of_every_layer_and_of_the_head(
+    family: str, task: str, tmp_path: Path
+) -> None:
+    source = make_tiny_teacher(tmp_path / family, model_type=family, words=["anna"])
+    config = AutoConfig.from_pretrained(source)
+    for key in FAMILIES[family].head_dropout_keys:
+        setattr(config, key, 0.5)
+    config.save_pretrained(source)
+    made = load(source, task).model
+    drops = {name: m.p for name, m in made.named_modules() if isinstance(m, nn.Dropout)}
+    assert len(drops) > 3
+    assert set(drops.values()) == {0.25}, drops
 
 
 @pytest.mark.parametrize("family", FAMILIES)
