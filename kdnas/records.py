@@ -590,6 +590,7 @@ class TaskFacts:
         labels: class names in the order of the outputs; empty for a regression.
         examples: part → its number of examples: ``train`` (to learn from), ``held-out`` (to choose
             by), and what is reported.
+        chosen_on: what the examples to choose by are, in words; earlier versions did not say.
         data: fingerprint of the data.
         teacher: ``ref``, ``fingerprint``, ``layers``, ``hidden``, ``parameters``, whether it was
             ``tuned`` for this task here, its scores ``held_out`` and ``main``, and ``metrics`` by
@@ -617,6 +618,7 @@ class TaskFacts:
     settings: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
     grids: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    chosen_on: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; :meth:`from_json` takes it back."""
@@ -638,7 +640,7 @@ class TaskRun:
         seed: of the run.
         main: the task's score on what is reported.
         metrics: evaluation set → metric → value.
-        held_out: score on the held-out tenth, of the epoch that was chosen by it.
+        held_out: score on the examples to choose by, of the epoch that was chosen by it.
         chosen: ``stage`` and ``epoch`` whose weights were taken, and ``batch_size``,
             ``learning_rate`` and ``beta`` that were trained with; ``beta`` is None where it counts
             for nothing.

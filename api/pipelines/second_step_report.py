@@ -13,6 +13,7 @@ from api.pipelines.second_step import tasks_of
 from kdnas.db.engine import Session
 from kdnas.db.records import MemberRecord, TaskDistillationRecord
 from kdnas.db.repository import task_distillations
+from kdnas.evaluation.data.splitting import HELD_OUT_TENTH
 from kdnas.evaluation.reports.report import Cell
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.scoring.paired import Kept
@@ -34,6 +35,7 @@ class Taught:
         scored: what it scores on the tasks that are done.
         taught_by: task → score of the teacher that taught it.
         failed: what its runs failed of, a sentence each.
+        cut: tasks for which a part of the training examples was kept to choose epochs by.
     """
 
     member: MemberRecord
@@ -41,6 +43,7 @@ class Taught:
     scored: ScoredModel
     taught_by: Mapping[str, float]
     failed: Sequence[str]
+    cut: Sequence[str] = ()
 
 
 def read_taught(
@@ -61,7 +64,7 @@ def read_taught(
     for member in (one for one in members if one.task_distillations):
         results: list[TaskResult] = []
         files: dict[tuple[str, int], Kept] = {}
-        taught_by, failed = {}, []
+        taught_by, failed, cut = {}, [], []
         for job in member.task_distillations:
             facts = task_distillations.task_facts(session, job.id)
             if facts is None:
@@ -70,6 +73,7 @@ def read_taught(
             own = run_results(facts, runs, spec.evaluation.suite)
             results += own
             files |= run_prediction_files(job.id, method, own, settings)
+            cut += [job.task] if facts.chosen_on in (HELD_OUT_TENTH, None) else []
             metrics = facts.teacher["metrics"]
             taught_by[job.task] = evaluated_main(facts, metrics, spec.evaluation.suite)
             failed += [
@@ -80,7 +84,7 @@ def read_taught(
             ]
         name = f"{member.architecture} + {method}"
         scored = ScoredModel(name, tuple(results), files)
-        found.append(Taught(member, member.task_distillations, scored, taught_by, failed))
+        found.append(Taught(member, member.task_distillations, scored, taught_by, failed, cut))
     return tuple(found)
 
 
@@ -249,11 +253,19 @@ def second_step_notes(
         "What the second step brings need not be its teacher's doing alone, since it is a training "
         f"of another length, rate and batch than the fine-tuning{other}."
     )
-    if plan.grid is None and plan.early_stopping is None:
+    if plan.grid is not None or plan.early_stopping is not None:
+        return
+    cut = {task: None for one in taught for task in one.cut}
+    if cut:
+        every = cut.keys() == {job.task for one in taught for job in one.jobs}
         yield (
-            "It learns from nine tenths of the training examples and chooses its epoch by the "
-            "rest; fine-tuning learns from all of them to its end."
+            f"It learns from nine tenths of the training examples{'' if every else _of(cut)} and "
+            "chooses its epoch by the rest; fine-tuning learns from all of them to its end."
         )
+
+
+def _of(tasks: Iterable[str]) -> str:
+    return f" of {', '.join(tasks)}"
 
 
 def second_step_setup(spec: PipelineSpec) -> str:
@@ -267,7 +279,8 @@ def second_step_setup(spec: PipelineSpec) -> str:
         if step.epochs or "CoLA" not in {task.name for task in tasks}
         else (f" (of CoLA {EPOCHS_OF['CoLA']:g})")
     )
-    first = f"{step.epochs or EPOCHS:g}{cola} passes on a teacher that has learned the task"
+    source = "a teacher that has learned the task" if step.method != "none" else "the labels"
+    first = f"{step.epochs or EPOCHS:g}{cola} passes on {source}"
     second = f"{step.finetune_epochs or FINETUNE_EPOCHS:g} on the labels alone"
     most = step.max_steps or spec.evaluation.max_steps
     own = {"batch size": step.batch_size, "learning rate": step.learning_rate, "beta": step.beta}

@@ -131,7 +131,9 @@ def interval(values: Sequence[float], metric: str | None = None) -> tuple[float,
 
 
 def _lowest(metric: str) -> float:
-    """The lowest score by a metric."""
+    """The lowest score by a metric; R² has none, since what is worse than the mean has no end."""
+    if metric == "r2":
+        return -inf
     return -1.0 if metric in CORRELATIONS else 0.0
 
 

@@ -62,6 +62,9 @@ class TaskFactsShape(Shape):
     settings: dict[str, Any] = Field(
         description="Hyper-parameters with nothing left open, but for what a grid is to choose."
     )
+    chosen_on: str | None = Field(
+        description="What epochs are chosen by, in words; null if that was not noted."
+    )
     warnings: list[str]
 
 

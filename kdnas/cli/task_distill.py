@@ -198,6 +198,15 @@ def task_distill(
         ),
         At("cache"),
     ] = None,
+    teacher_fine_tune: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=TUNED,
+            help="auto, or always: also if it has a head, such as that of another task.  "
+            "[default: auto]",
+        ),
+        At("teacher.fine_tune"),
+    ] = None,
     teacher_learning_rate: Annotated[
         float | None,
         typer.Option(rich_help_panel=TUNED, help="Peak learning rate.  [default: as published]"),
@@ -254,9 +263,10 @@ def task_distill(
 ) -> None:
     """Distil a student for one task: on its labels, and on a teacher that has learned it.
 
-    The teacher is fine-tuned first unless it has learned the task already; that is done once. Each
+    The teacher is fine-tuned first unless it has a head for the task; that is done once. Each
     method learns with each seed; what is chosen is chosen on a held-out tenth of the training
-    examples. Ctrl-C ends in good order; `--resume` goes on.
+    examples, or on the development part where the test part is scored. Ctrl-C ends in good order;
+    `--resume` goes on.
     """
     given = locals()
     if resume is not None:

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from kdnas.specs.base import Spec
 from kdnas.specs.distillation import DistillationSpec, FullTrainingSpec
-from kdnas.specs.evaluation import EvaluationPlanSpec, EvaluationSpec
+from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec, EvaluationSpec, OwnTaskSpec
 from kdnas.specs.naming import Name
 from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.parts import ModelSpec, Start, StudentSpec
@@ -319,8 +319,9 @@ class PipelineSpec(Spec):
     ) -> TaskDistillationSpec:
         """Return the request for the second step of a student on a task.
 
-        The teacher is that of the search, and learns the task as the evaluation has it learned;
-        data, seeds and the like are those of the evaluation. The result goes beside the student.
+        The teacher is that of the search, and learns the task as the evaluation has it learned,
+        whatever head it has; data, seeds and the like are those of the evaluation. The result goes
+        beside the student.
 
         Args:
             task: its name.
@@ -337,18 +338,24 @@ class PipelineSpec(Spec):
         if plan.max_length is not None:
             alike["max_length"] = plan.max_length
         given = step.to_json()
+        own = plan.own or (OwnTaskSpec() if plan.suite == OWN_SUITE else None)
         return TaskDistillationSpec.model_validate(
             {
                 **{key: value for key, value in given.items() if key != "method"},
                 **alike,
                 "name": name,
                 "task": task,
-                "own": None if plan.own is None else plan.own.to_json(),
+                "own": None if own is None else own.to_json(),
                 "student": student,
                 "methods": [step.method],
                 "seeds": plan.seeds,
                 "max_steps": step.max_steps or plan.max_steps,
-                "teacher": {**search.teacher.to_json(), **taught, "max_steps": plan.max_steps},
+                "teacher": {
+                    **search.teacher.to_json(),
+                    **taught,
+                    "max_steps": plan.max_steps,
+                    "fine_tune": "always",
+                },
                 "output": f"{student}-for-{file_name(task)}",
             }
         )

@@ -87,6 +87,8 @@ class TaskTeacherSpec(TeacherSpec):
     A model that has learned the task already, with a head for its labels, is taken as it is.
 
     Attributes:
+        fine_tune: ``auto`` fine-tunes it unless it has a head; ``always`` does so whatever head it
+            has, such as that of another task.
         learning_rate: peak rate of its fine-tuning; None is as published.
         epochs: of its fine-tuning; None is as published.
         batch_size: of its fine-tuning; None is as published.
@@ -96,6 +98,7 @@ class TaskTeacherSpec(TeacherSpec):
         warmup_rate: peak rate of that.
     """
 
+    fine_tune: Literal["auto", "always"] = "auto"
     learning_rate: Rate | None = None
     epochs: Epochs | None = None
     batch_size: BatchSize | None = None

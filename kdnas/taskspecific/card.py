@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from kdnas import __version__
 from kdnas.paths import elsewhere
 from kdnas.records import TaskFacts, TaskRun
 from kdnas.specs.task_distillation import TaskDistillationSpec
+from kdnas.taskspecific.methods.base import Method
 from kdnas.taskspecific.methods.registry import method_named
 
 CARD_FILE, RUN_FILE, REQUEST_FILE = "README.md", "task_run.json", "task_distillation.json"
@@ -57,8 +59,13 @@ def portable_request(spec: TaskDistillationSpec, run: TaskRun) -> dict[str, Any]
 def task_card(spec: TaskDistillationSpec, facts: TaskFacts, run: TaskRun) -> str:
     """Write the model card in Markdown with the hub's metadata block."""
     teacher, student, chosen = facts.teacher, facts.student, run.chosen
-    taught, learns = elsewhere(teacher["ref"]), elsewhere(student["name"])
-    about = (method_named(run.method).__doc__ or "").strip().split("\n")[0]
+    method = method_named(run.method)
+    helps = student.get("assistant") if method.assisted else None
+    here = [spec.teacher.ref, student["name"], *([helps["name"]] if helps else [])]
+    taught, learns = without_paths(teacher["ref"], here), elsewhere(student["name"])
+    about = (method.__doc__ or "").strip().split("\n")[0]
+    whom = "the assistant" if method.assisted else "the teacher"
+    source = whom if method.needs_teacher else "the labels"
     rows = {
         "task": f"{facts.task}: {facts.kind}"
         + (f", labels {', '.join(facts.labels)}" if facts.labels else ""),
@@ -67,11 +74,12 @@ def task_card(spec: TaskDistillationSpec, facts: TaskFacts, run: TaskRun) -> str
         f"{_millions(teacher['parameters'])}: {facts.metric} {_score(teacher['main'])}",
         "student": f"{learns}: {student['layers']} layers of {student['hidden']}, "
         f"{_millions(student['parameters'])}, of which {student['trainable']:,} are trained; "
-        f"started as {_without_paths(student['start'])}",
+        f"started as {without_paths(student['start'], here)}",
+        **({"assistant": without_paths(helps["name"], here)} if helps else {}),
         "method": f"{run.method}: {about}",
         "trained with": f"batches of {chosen['batch_size']}, rate {chosen['learning_rate']:g}, "
         + ("" if chosen["beta"] is None else f"β {chosen['beta']:g}, ")
-        + f"{_length(spec, facts, run, 1)} from the teacher and {_length(spec, facts, run, 2)} "
+        + f"{_length(spec, facts, run, 1)} from {source} and {_length(spec, facts, run, 2)} "
         f"from the labels, seed {run.seed}, {_counted(run.steps, 'step')}",
         "chosen": f"epoch {chosen['epoch']} of stage {chosen['stage']}, by {facts.metric} "
         f"{_score(run.held_out)} on {facts.examples['held-out']} held-out examples; what is "
@@ -95,7 +103,7 @@ pipeline_tag: text-classification
 
 ## How it learned
 
-Stage 1 learns from the teacher, stage 2 from the labels alone (Wu et al. 2021, §4.2).
+{_stages(method)}
 
 ![Loss and held-out score by epoch]({STAGES_PICTURE})
 
@@ -128,8 +136,29 @@ kdnas task-distill --config {REQUEST_FILE} --data-dir DIR
 {_folders(spec)}"""
 
 
-def _without_paths(words: str) -> str:
-    return " ".join(elsewhere(word) for word in words.split(" "))
+def without_paths(words: str, refs: Iterable[str]) -> str:
+    """Return words in which models are called what they are on another machine.
+
+    Args:
+        words: some of the references may be in them.
+        refs: how models are named here.
+    """
+    longest_first = sorted({*refs}, key=len, reverse=True)  # one may be the beginning of another
+    return re.sub("|".join(map(re.escape, longest_first)), lambda ref: elsewhere(ref[0]), words)
+
+
+def _stages(method: type[Method]) -> str:
+    """Say what the stages of a method learn from."""
+    if not method.needs_teacher:
+        return (
+            "Both stages learn from the labels alone, as long as those of a student with a teacher."
+        )
+    first = (
+        "the assistant, which has learned from the teacher in the same way"
+        if method.assisted
+        else "the teacher"
+    )
+    return f"Stage 1 learns from {first}, stage 2 from the labels alone (Wu et al. 2021, §4.2)."
 
 
 def _folders(spec: TaskDistillationSpec) -> str:

@@ -19,7 +19,7 @@ from kdnas.taskspecific.stages import Hyperparameters
 
 GRID_SEED = 0
 """Of all trials: the seeds of a method share what is chosen."""
-WAY = 2
+WAY = 3
 """Version of the way of training and choosing; older trials do not count for a newer one."""
 
 TaskEnding = Literal["finished", "diverged"]
@@ -79,15 +79,19 @@ class TaskTrial:
         return cls(point, values["ending"], values["held_out"], tuple(values["curve"]))
 
 
-def task_points(grid: TaskGridSpec, *, uses_beta: bool) -> tuple[TaskPoint, ...]:
+def task_points(
+    grid: TaskGridSpec, *, uses_beta: bool, examples: int | None = None
+) -> tuple[TaskPoint, ...]:
     """List the points of a grid that differ.
 
     Args:
         grid: what was asked for.
         uses_beta: whether β counts for the method.
+        examples: to learn from, more than which no batch has; None of many.
     """
     betas: tuple[float | None, ...] = grid.betas if uses_beta else (None,)
-    values = product(grid.batch_sizes, grid.learning_rates, betas)
+    sizes = dict.fromkeys(min(size, examples or size) for size in grid.batch_sizes)
+    values = product(sizes, grid.learning_rates, betas)
     return tuple(TaskPoint(*point) for point in values)
 
 

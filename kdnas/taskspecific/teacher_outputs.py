@@ -188,4 +188,5 @@ def _room(examples: int, layers: int, width: int, *, scratch: Path) -> Tensor:
     finally:
         os.close(handle)
     room = torch.from_file(file, shared=True, size=examples * layers * width, dtype=torch.float32)
+    Path(file).unlink()  # the mapping keeps it, and nothing is left when the process is killed
     return room.view(examples, layers, width)

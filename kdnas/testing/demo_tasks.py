@@ -74,6 +74,7 @@ def task_facts(task: str = "RTE") -> TaskFacts:
             "batch_size": 16,
             "learning_rate": 2e-5,
             "beta": 0.5,
+            "max_steps": None,
         },
         warnings=("the student begins with the teacher's lowest layers",),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kdnas.evaluation.data.splitting import tuned_on
 from kdnas.evaluation.finetuning.identity import data_fingerprint
 from kdnas.evaluation.finetuning.text import mean_number
 from kdnas.evaluation.results import Metrics, main_score
@@ -18,6 +19,9 @@ from kdnas.taskspecific.methods.registry import method_named
 from kdnas.taskspecific.teacher_outputs import KeptTeacher
 from workers.task.parts import Judge, Part
 from workers.task.request import CheckedTask
+
+FAR = 3.0
+"""Times that deviations of a teacher's numbers differ from those of a task it has learned."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ def task_facts(
     model: TeacherHandle,
     parameters: int,
     judged: Judge,
+    learned: Heard,
     held_out: Heard,
     reported: Mapping[str, Heard],
 ) -> TaskFacts:
@@ -53,6 +58,7 @@ def task_facts(
         model: the teacher that has learned the task.
         parameters: it has.
         judged: gives scores.
+        learned: examples that students learn from.
         held_out: examples that epochs are chosen by.
         reported: name → examples that scores are reported on.
     """
@@ -76,6 +82,7 @@ def task_facts(
         kind=data.task.kind,
         metric=data.task.main_metric,
         labels=data.labels or (),
+        chosen_on=tuned_on(data),
         examples={
             "train": len(checked.tuning.train),
             "held-out": len(held_out.part.examples),
@@ -96,9 +103,34 @@ def task_facts(
         layers=tuple(layers),
         student=_student(checked),
         settings={**settings, "device": checked.device, "dtype": checked.dtype},
-        warnings=(*checked.warnings, *of_mute_layers(checked, judged, held_out)),
+        warnings=(
+            *checked.warnings,
+            *of_another_scale(checked, learned),
+            *of_mute_layers(checked, judged, held_out),
+        ),
         grids=checked.grids(model.fingerprint, fingerprint),
     )
+
+
+def of_another_scale(checked: CheckedTask, learned: Heard) -> list[str]:
+    """Warn of a teacher as it was given whose numbers are not those of the task.
+
+    Its correlation may be high all the same, while students learn its numbers from it.
+    """
+    if checked.data.labels is not None or not checked.has_learned:
+        return []
+    right, said = learned.part.tokens.labels, learned.said.logits[:, 0]
+    spread = float(right.std(correction=0))  # not 0: a single number is refused
+    apart = abs(float(said.mean() - right.mean()))
+    ratio = float(said.std(correction=0)) / spread
+    if apart <= spread and 1 / FAR <= ratio <= FAR:
+        return []
+    return [
+        f"teacher {checked.teacher.ref!r} says numbers of another scale than those of "
+        f"{checked.data.task.name} (mean {said.mean():.2f} and {right.mean():.2f}, deviation "
+        f"{said.std(correction=0):.2f} and {spread:.2f}), and students learn them from it; have it "
+        "fine-tuned by `teacher.fine_tune: always`"
+    ]
 
 
 def of_mute_layers(checked: CheckedTask, judged: Judge, held_out: Heard) -> list[str]:

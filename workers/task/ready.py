@@ -256,10 +256,11 @@ def _with_outputs(
             learned, seen = learned.without_states(), seen.without_states()
         elif not _keeps_states(checked, len(train.tokens)):
             learned = learned.without_states()
-        elif learned.states is not None:  # the file goes with its folder
+        elif learned.states is not None:  # in memory, so that no file is as large as long as this
             learned = replace(learned, states=learned.states.clone())
     judged = Judge(data, encoding)
-    facts = task_facts(checked, model, parameters, judged, Heard(held_out, seen), reported)
+    heard = (Heard(train, learned), Heard(held_out, seen))
+    facts = task_facts(checked, model, parameters, judged, *heard, reported)
     classifiers.to(checked.device)  # for a teacher that is run batch by batch
     return ReadyTask(
         checked, model, classifiers, teacher, learned, seen, train, held_out, judged, facts

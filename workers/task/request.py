@@ -14,7 +14,7 @@ from kdnas.evaluation.data.choosing import chosen_tasks, plan_to_distil
 from kdnas.evaluation.data.loading import load_task
 from kdnas.evaluation.data.splitting import for_tuning
 from kdnas.evaluation.finetuning.saving import SavedTask, read_saved_task
-from kdnas.evaluation.tasks.examples import TaskData, TextExample
+from kdnas.evaluation.tasks.examples import TaskData, TextExample, places
 from kdnas.evaluation.tasks.task import Task
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.models.teacher_files import named_folder
@@ -31,7 +31,7 @@ from kdnas.taskspecific.output_space import Classes, Numbers, OutputSpace
 from kdnas.taskspecific.published import published_choice, published_epochs, table_for
 from kdnas.taskspecific.stages import Hyperparameters
 from workers.task.students import StudentPlan, plan_student, shape_before
-from workers.task.teacher import has_head, in_order_of_head
+from workers.task.teacher import OF_FINE_TUNING, has_head, in_order_of_head
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,9 @@ class CheckedTask:
         grid = self.spec.grid
         if grid is None:
             return ()
-        return task_points(grid, uses_beta=method_named(method).uses_beta)
+        return task_points(
+            grid, uses_beta=method_named(method).uses_beta, examples=len(self.tuning.train)
+        )
 
     def grids(self, teacher: str, data: str) -> dict[str, dict[str, Any]]:
         """Name the grid of each method by what decides its outcome; nothing without a grid.
@@ -167,13 +169,14 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
     folder = expanded(spec.data_dir) if spec.data_dir else None
     data = load_task(task, folder, reach=reach)
     refuse_one_answer(for_tuning(data))  # before a model is brought
+    refuse_new_classes(for_tuning(data))
     named = spec.teacher
     teacher = (
         replace(open_teacher(named.fingerprint, store), ref=named.ref)
         if named.fingerprint
         else prepare_teacher(named, store, reach)
     )
-    learned = has_head(teacher)
+    learned = named.fine_tune == "auto" and has_head(teacher)
     if learned:
         data = in_order_of_head(teacher, data, _saved(named, reach))
     tuning = for_tuning(data)
@@ -208,7 +211,9 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
         learned,
         student,
         assistant,
-        hyperparameters(spec, task, student.kind, teacher.shape.model_type, length),
+        hyperparameters(
+            spec, task, student.kind, teacher.shape.model_type, length, len(tuning.train)
+        ),
         device,
         choose_dtype(spec.dtype, device),
         tuple(dict.fromkeys((*data.notes, *_warnings(spec, choice, student, teacher, learned)))),
@@ -266,6 +271,30 @@ def refuse_one_answer(data: TaskData) -> None:
         )
 
 
+def refuse_new_classes(data: TaskData) -> None:
+    """Refuse examples to choose epochs by of a class that no other example has.
+
+    Where the task has a development part of its own, that is not among what its classes are found
+    in: no network would have an output for such a class.
+
+    Args:
+        data: with what epochs are chosen by as its evaluation set.
+
+    Raises:
+        TaskDataError: names the class, and where it stands.
+    """
+    if data.labels is None:
+        return
+    chosen_by = (e for part in data.evaluations.values() for e in part)
+    new = [e for e in chosen_by if isinstance(e, TextExample) and e.label not in data.labels]
+    if new:
+        raise TaskDataError(
+            f"{len(new)} of the examples of {data.task.name} that epochs are chosen by"
+            f"{places(new)} have the class {new[0].label!r}, which no example to learn from and "
+            "none that is scored has; correct it there, or give examples of that class"
+        )
+
+
 def assistant_choice(
     spec: TaskDistillationSpec, student: NetworkShape, teacher: NetworkShape
 ) -> StudentChoice:
@@ -311,9 +340,17 @@ def refuse_no_assistant(
 
 
 def hyperparameters(
-    spec: TaskDistillationSpec, task: Task, student_kind: str, teacher_family: str, max_length: int
+    spec: TaskDistillationSpec,
+    task: Task,
+    student_kind: str,
+    teacher_family: str,
+    max_length: int,
+    examples: int,
 ) -> Hyperparameters:
-    """Return what runs are trained with: as published, with what a request changes."""
+    """Return what runs are trained with: as published, with what a request changes.
+
+    A batch has no more than the examples that there are to learn from.
+    """
     table = table_for(student_kind, teacher_family)
     published = published_choice(table if spec.published == "auto" else spec.published, task.name)
     first, second = published_epochs(task.name)
@@ -330,6 +367,7 @@ def hyperparameters(
         name: usual if getattr(spec, name) is None else getattr(spec, name)
         for name, usual in values.items()
     }
+    wanted["batch_size"] = min(wanted["batch_size"], examples)
     alike = ("temperature", "warmup_fraction", "max_grad_norm", "max_steps")
     return Hyperparameters(
         **wanted, **{name: getattr(spec, name) for name in alike}, max_length=max_length
@@ -362,6 +400,14 @@ def _warnings(
     learned: bool,
 ) -> list[str]:
     found = unused(spec)
+    if learned:
+        tuned = {name: getattr(spec.teacher, name) for name in OF_FINE_TUNING}
+        found += [
+            f"teacher.{name} {value:g} counts for nothing: teacher {teacher.ref!r} has learned the "
+            "task already, and is taken as it is"
+            for name, value in tuned.items()
+            if value is not None
+        ]
     if student.data.labels is None and spec.temperature != 1:
         found.append(
             f"temperature {spec.temperature:g} counts for nothing where numbers are learned"
@@ -373,9 +419,10 @@ def _warnings(
             f"{', '.join(comparing)}: states of {own} and {theirs} numbers are compared through "
             "linear maps of the student's, which are learned with it and thrown away"
         )
-    if learned and isinstance(choice, LayersOfTeacher):
+    if has_head(teacher) and isinstance(choice, LayersOfTeacher):
+        what = "the task" if learned else "a task"
         found.append(
-            f"teacher {teacher.ref!r} has learned the task already, and so have the layers that "
+            f"teacher {teacher.ref!r} has learned {what} already, and so have the layers that "
             "the student begins with; the paper takes those of the pre-trained model"
         )
     return found

@@ -79,7 +79,7 @@ class StudentPlan:
         """Make the student with a fresh head, on the CPU.
 
         Args:
-            dropout: of all layers.
+            dropout: of all layers and of the head.
             seed: of whatever is fresh.
         """
         if isinstance(self.choice, SequenceStudent):

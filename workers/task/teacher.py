@@ -20,6 +20,7 @@ from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.evaluation.settings import FinetuneSettings, published_settings
 from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.evaluation.untrained.own_head import only_numbered, simple_name
+from kdnas.models.heads import SEVERAL_LABELS, kind_of_head
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
 from kdnas.specs.task_distillation import TaskTeacherSpec
 from kdnas.store import MADE_OF, Store
@@ -28,6 +29,12 @@ KIND = "task-teacher"
 """Kind of teachers that were fine-tuned for a task, in the store."""
 HEAD = "ForSequenceClassification"
 """End of the name of an architecture that answers classifications and regressions."""
+OF_FINE_TUNING = ("learning_rate", "epochs", "batch_size", "max_steps")
+"""Entries of a request that say how a teacher is fine-tuned."""
+FINE_TUNED_FIRST = (
+    "an encoder without a head, which is fine-tuned first, or have this one fine-tuned by "
+    "`teacher.fine_tune: always`"
+)
 WAIT_SECONDS = 0.5
 """Between looks at whether somebody who waits for another process is to stop."""
 
@@ -68,16 +75,21 @@ def in_order_of_head(handle: TeacherHandle, data: TaskData, saved: SavedTask | N
     if saved is not None and saved.task != task.name:
         raise TeacherError(
             f"teacher {handle.ref!r} was fine-tuned on {saved.task}, not on {task.name}; give one "
-            f"that has learned {task.name}, or an encoder without a head, which is fine-tuned first"
+            f"that has learned {task.name}, or {FINE_TUNED_FIRST}"
         )
     config: Any = handle.config
+    if kind_of_head(config) == "multilabel":
+        raise TeacherError(
+            f"teacher {handle.ref!r} has a head whose outputs each say yes or no for themselves "
+            f"({SEVERAL_LABELS}), and an example of {task.name} has one answer; give a teacher "
+            f"that has learned {task.name}, or {FINE_TUNED_FIRST}"
+        )
     wanted = len(labels) or 1
     if config.num_labels != wanted:
         asked = f"{wanted} labels ({_listed(labels)})" if labels else "one number"
         raise TeacherError(
             f"teacher {handle.ref!r} has a head of {config.num_labels} outputs, and {task.name} "
-            f"has {asked}; give a teacher that has learned {task.name}, or an encoder without a "
-            "head, which is fine-tuned first"
+            f"has {asked}; give a teacher that has learned {task.name}, or {FINE_TUNED_FIRST}"
         )
     if not labels:
         return data
@@ -91,8 +103,7 @@ def in_order_of_head(handle: TeacherHandle, data: TaskData, saved: SavedTask | N
         return replace(data, notes=(*data.notes, only_numbered(names, labels)))
     raise TeacherError(
         f"teacher {handle.ref!r} has a head for the labels {_listed(names)}, and {task.name} has "
-        f"{_listed(labels)}; give a teacher that has learned {task.name}, or an encoder without a "
-        "head, which is fine-tuned first"
+        f"{_listed(labels)}; give a teacher that has learned {task.name}, or {FINE_TUNED_FIRST}"
     )
 
 
@@ -105,11 +116,7 @@ def settings_of(
     spec: TaskTeacherSpec, data: TaskData, max_length: int, dtype: Literal["float32", "bfloat16"]
 ) -> FinetuneSettings:
     """Return how a teacher is fine-tuned: as published for the task, unless told otherwise."""
-    wanted = {
-        name: value
-        for name in ("learning_rate", "epochs", "batch_size", "max_steps")
-        if (value := getattr(spec, name)) is not None
-    }
+    wanted = {name: value for name in OF_FINE_TUNING if (value := getattr(spec, name)) is not None}
     return replace(published_settings(data.task), **wanted, max_length=max_length, dtype=dtype)
 
 

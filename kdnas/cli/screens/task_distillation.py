@@ -87,7 +87,9 @@ def facts_lines(facts: Mapping[str, Any]) -> Iterator[str]:
             + "  (pseudo-classifiers, held out)",
             "student": f"{student['name']}, {student['start']}; "
             f"{millions(student['parameters'])} parameters, {learned}",
-            "settings": ", ".join(f"{key} {value}" for key, value in settings.items()),
+            "settings": ", ".join(
+                f"{key} {value}" for key, value in settings.items() if value is not None
+            ),
         },
         width=10,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,11 +17,13 @@ from kdnas.db.engine import Database
 from kdnas.db.models import TaskDistillation
 from kdnas.db.records import MemberRecord, PipelineRecord, TaskDistillationRecord
 from kdnas.db.repository import distillations, jobs, pipelines, task_distillations
+from kdnas.evaluation.data.splitting import HELD_OUT_TENTH
 from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.testing import demo_data
 from kdnas.testing.demo_tasks import task_facts, task_run
 from kdnas.testing.truth import assert_shape
 from kdnas.testing.walked_pipeline import end_search, pipeline_spec
+from workers.task.request import task_of
 
 # What is tried here is how work runs; that queries find the same is for the repository's tests.
 pytestmark = pytest.mark.databases("sqlite")
@@ -81,14 +84,24 @@ def end_scores_but(database: Database, pipeline_id: str, left: str) -> PipelineR
     return move_on(database, pipeline_id)
 
 
-def end_steps(database: Database, pipeline_id: str, failing: str | None = None) -> PipelineRecord:
-    """End the distillations for tasks that are queued; that of a task fails."""
+def end_steps(
+    database: Database,
+    pipeline_id: str,
+    failing: str | None = None,
+    with_dev: tuple[str, ...] = (),
+) -> PipelineRecord:
+    """End the distillations for tasks that are queued; that of a task fails.
+
+    Some tasks have a development part of their own to choose epochs by.
+    """
     for one in steps_of(database, pipeline_id):
         with database.write() as session:
             if one.status == "queued" and one.task == failing:
                 jobs.set_status(session, one.id, "failed", "the loss is no number")
             elif one.status == "queued":
-                task_distillations.set_task_facts(session, one.id, task_facts(one.task))
+                part = "the development part" if one.task in with_dev else HELD_OUT_TENTH
+                facts = replace(task_facts(one.task), chosen_on=part)
+                task_distillations.set_task_facts(session, one.id, facts)
                 for seed in one.spec["seeds"]:
                     run = task_run("universal-kd-il", seed, task=one.task)
                     task_distillations.add_run(session, one.id, run)
@@ -164,6 +177,7 @@ def test_the_teacher_and_the_student_learn_as_the_evaluation_has_it(database: Da
     assert (spec.data_dir, spec.max_length, spec.threads, spec.device) == ("/data", 64, 2, "cpu")
     assert (spec.seeds, spec.max_steps, spec.learning_rate) == ((3,), 40, None)
     assert (spec.teacher.max_steps, spec.teacher.learning_rate) == (40, 1e-4)
+    assert spec.teacher.fine_tune == "always"  # as there, whatever head it has
 
 
 def score_teacher(
@@ -244,6 +258,27 @@ def test_both_steps_are_scored_by_what_evaluations_report(
     assert step["taught_by"] == pytest.approx(0.682 + 0.1)
 
 
+@pytest.mark.parametrize(
+    ("with_dev", "said"),
+    [
+        ((), "nine tenths of the training examples and chooses"),
+        (("SST-2",), "nine tenths of the training examples of STS-B, RTE and chooses"),
+        (("SST-2", "STS-B", "RTE"), None),
+    ],
+)
+def test_what_is_learned_from_is_told_where_a_part_is_held_out(
+    with_dev: tuple[str, ...], said: str | None, client: TestClient, database: Database
+) -> None:
+    record = begun(database, choose=1)
+    end_students(database, record.id)
+    end_scores(database, record.id)
+    end_steps(database, record.id, with_dev=with_dev)
+    notes = client.get(f"{PIPELINES}/taught/report").json()["notes"]
+    found = [note for note in notes if "nine tenths" in note]
+    assert len(found) == (said is not None)
+    assert all(said in note for note in found if said)
+
+
 def test_a_task_of_ones_own_is_handed_on(database: Database) -> None:
     own = {"kind": "classification", "text": "words", "name": "odd / one"}
     plan = {"suite": "own", "data_dir": "/data/mine.csv", "own": own, "seeds": 1}
@@ -254,6 +289,18 @@ def test_a_task_of_ones_own_is_handed_on(database: Database) -> None:
     assert spec.own is not None
     assert (spec.task, spec.own.text, spec.data_dir) == ("odd / one", "words", "/data/mine.csv")
     assert (one.name, spec.output) == ("taught-1-for-odd-one", "/students/taught-1-for-odd-one")
+
+
+def test_a_table_with_the_usual_columns_is_one_of_ones_own(database: Database) -> None:
+    """Also one that is called as a task of GLUE."""
+    plan = {"suite": "own", "data_dir": "/data/rte.csv", "seeds": 1}
+    record = begun(database, evaluation=plan, choose=1)
+    end_students(database, record.id)
+    (one,) = steps_of(database, record.id)
+    spec = TaskDistillationSpec.read(dict(one.spec), "the step")
+    assert spec.own is not None
+    assert (spec.own.kind, spec.own.text, spec.own.label) == ("classification", "text", "label")
+    assert task_of(spec).suite == "own"
 
 
 def test_a_failure_is_told_and_tried_again(client: TestClient, database: Database) -> None:

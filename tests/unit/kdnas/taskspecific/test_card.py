@@ -20,6 +20,7 @@ from kdnas.taskspecific.card import (
     STAGES_PICTURE,
     draw_attention,
     draw_stages,
+    without_paths,
     write_card,
 )
 from kdnas.testing.demo_tasks import task_facts, task_run
@@ -131,6 +132,45 @@ def test_the_request_makes_the_student_again_on_another_machine(tmp_path: Path) 
     assert read.teacher.fingerprint is None
     for name in ("batch_size", "learning_rate", "beta"):
         assert getattr(read, name) == run.chosen[name]
+
+
+def test_it_says_what_each_stage_learns_from(tmp_path: Path) -> None:
+    _, text = written(tmp_path, "none")
+    assert "20 epochs from the labels and 10 epochs from the labels, seed 2" in text
+    assert "Both stages learn from the labels alone, as long as those of a student with" in text
+    facts = task_facts()
+    helper = {"name": "/data/helper one", "fingerprint": "made-up"}
+    facts = replace(facts, student={**facts.student, "assistant": helper})
+    write_card(tmp_path, SPEC, facts, task_run("takd", 2))
+    text = (tmp_path / CARD_FILE).read_text("utf-8")
+    assert "20 epochs from the assistant and 10 epochs from the labels" in text
+    assert "| assistant | ./helper one |" in text
+    assert "Stage 1 learns from the assistant, which has learned from the teacher in the" in text
+    write_card(tmp_path, SPEC, facts, task_run("vanilla-kd", 2))
+    text = (tmp_path / CARD_FILE).read_text("utf-8")
+    assert "20 epochs from the teacher and" in text
+    assert "assistant" not in text
+
+
+def test_names_with_blanks_and_slashes_are_whole(tmp_path: Path) -> None:
+    folder, bert = "/data/anna/my students/x", "/models/bert"
+    teacher = SPEC.teacher.model_copy(update={"ref": bert})
+    facts = task_facts()
+    facts = replace(
+        facts,
+        task="odd / one",
+        teacher={**facts.teacher, "ref": f"{bert} fine-tuned on odd / one"},
+        student={**facts.student, "name": folder, "start": f"folder {folder}"},
+    )
+    spec = SPEC.model_copy(update={"student": folder, "teacher": teacher})
+    write_card(tmp_path, spec, facts, task_run("universal-kd-il", 2))
+    text = (tmp_path / CARD_FILE).read_text("utf-8")
+    assert "# odd / one by universal-kd-il: ./x of ./bert fine-tuned on odd / one" in text
+    assert "started as folder ./x |" in text
+    assert "anna" not in text
+    assert without_paths("folder /data/bert of /bert", ["/bert", "/data/bert", "/bert"]) == (
+        "folder ./bert of ./bert"
+    )
 
 
 def test_folders_of_this_machine_are_named_as_they_may_lie_elsewhere(tmp_path: Path) -> None:

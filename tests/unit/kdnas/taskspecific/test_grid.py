@@ -43,6 +43,12 @@ def test_a_grid_is_the_product_of_its_lists() -> None:
     assert points == tuple(TaskPoint(*value) for value in values)
 
 
+def test_sizes_that_come_to_the_same_are_tried_once() -> None:
+    points = task_points(GRID, uses_beta=False, examples=12)
+    assert [point.batch_size for point in points] == [8, 8, 12, 12]
+    assert task_points(GRID, uses_beta=True, examples=32) == task_points(GRID, uses_beta=True)
+
+
 def test_where_beta_counts_for_nothing_it_is_not_varied() -> None:
     points = task_points(GRID, uses_beta=False)
     assert len(points) == 6

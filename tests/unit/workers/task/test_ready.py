@@ -11,13 +11,20 @@ from typing import Any
 import pytest
 import torch
 
+from kdnas.evaluation.data.splitting import HELD_OUT_TENTH
 from kdnas.models.teacher import prepare_teacher
-from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, texts_of, transformers_says
+from kdnas.testing.tiny_task_lab import (
+    LABELS,
+    TinyTaskLab,
+    texts_of,
+    transformers_says,
+    write_own,
+)
 from kdnas.testing.tiny_tasks import WORDS
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 from workers.task import ready as ready_module
 from workers.task import teacher as task_teacher
-from workers.task.facts import Heard, of_mute_layers
+from workers.task.facts import Heard, of_another_scale, of_mute_layers
 from workers.task.ready import ReadyTask, prepare_for_task
 
 
@@ -74,6 +81,31 @@ def test_layers_that_know_nothing_are_warned_of(
         assert all("what universal-kd-il take" in text for text in found)
         alone = ready.checked.spec.model_copy(update={"methods": ("vanilla-kd",)})
         assert of_mute_layers(replace(ready.checked, spec=alone), ready.judged, heard) == []
+
+
+def test_numbers_of_another_scale_are_warned_of(classes: ReadyTask, numbers: ReadyTask) -> None:
+    right = numbers.train.tokens.labels
+
+    def warned(ready: ReadyTask, said: torch.Tensor, learned: bool = True) -> list[str]:
+        checked = replace(ready.checked, has_learned=learned)
+        return of_another_scale(checked, Heard(ready.train, replace(ready.learned, logits=said)))
+
+    assert warned(numbers, right[:, None]) == []
+    assert warned(numbers, 0.5 * right[:, None] + 0.5) == []
+    (text,) = warned(numbers, right[:, None] / 10)
+    assert "says numbers of another scale than those of goods (mean " in text
+    assert len(warned(numbers, right[:, None] + 100)) == 1
+    assert warned(numbers, right[:, None] + 100, learned=False) == []  # it was tuned on them
+    assert warned(classes, classes.learned.logits * 100) == []
+
+
+def test_facts_say_by_what_epochs_are_chosen(lab: TinyTaskLab, tmp_path: Path) -> None:
+    assert prepared(lab, lab.regression()).facts.chosen_on == HELD_OUT_TENTH
+    for part in ("train", "dev", "test"):
+        write_own(tmp_path / f"{part}.jsonl", [0.0, 1.0, 2.0] * 10)
+    ready = prepared(lab, lab.regression(data_dir=str(tmp_path)))
+    assert ready.facts.chosen_on == "the development part"
+    assert ready.facts.examples["train"] == 30
 
 
 def test_a_given_teacher_is_not_tuned(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from statistics import pstdev
 from typing import Any
@@ -201,6 +202,28 @@ class TestRefused:
         said = "of goods to learn from have the one number 1.5, so that there is nothing to learn"
         refused(lab, lab.regression(data_dir=str(tmp_path)), TaskDataError, said)
 
+    def test_a_class_that_epochs_alone_would_be_chosen_by(
+        self, lab: TinyTaskLab, tmp_path: Path
+    ) -> None:
+        for part, labels in (("train", ["yes", "no"]), ("dev", ["yes", "maybe"]), ("test", ["no"])):
+            write_own(tmp_path / f"{part}.jsonl", labels * 20)
+        said = (
+            r"20 of the examples of goods that epochs are chosen by \(.*dev.jsonl, line 2, …\) have"
+            " the class 'maybe', which no example to learn from and none that is scored has"
+        )
+        spec = lab.regression(data_dir=str(tmp_path), own={"kind": "classification"})
+        refused(lab, spec, TaskDataError, said)
+
+    def test_a_teacher_whose_outputs_each_say_yes_or_no(
+        self, lab: TinyTaskLab, tmp_path: Path
+    ) -> None:
+        teacher = shutil.copytree(lab.learned("each-for-itself"), tmp_path / "teacher")
+        config = json.loads((teacher / "config.json").read_text("utf-8"))
+        config["problem_type"] = "multi_label_classification"
+        (teacher / "config.json").write_text(json.dumps(config), "utf-8")
+        said = "outputs each say yes or no for themselves .*, and an example of SST-2 has one answ"
+        refused(lab, lab.classification(teacher=teacher), TeacherError, said)
+
     def test_a_file_without_labels(self, lab: TinyTaskLab, tmp_path: Path) -> None:
         file = tmp_path / "mine.jsonl"
         file.write_text('{"text": "good"}\n' * 20, "utf-8")
@@ -245,7 +268,52 @@ def test_layers_of_a_teacher_that_has_learned_have_learned_too_and_it_is_said(
     spec = lab.classification(teacher=lab.learned("given"))
     checked = check_task(spec, lab.store())
     assert checked.has_learned
-    assert "has learned the task already, and so have the layers" in told(checked.warnings)[0]
+    said = "has learned the task already, and so have the layers"
+    assert any(said in text for text in told(checked.warnings))
+
+
+def test_what_says_how_a_teacher_is_tuned_counts_for_nothing_where_it_has_learned(
+    lab: TinyTaskLab,
+) -> None:
+    given = lab.classification(teacher=lab.learned("given"))
+    warnings = told(check_task(given, lab.store()).warnings)
+    for entry in ("learning_rate 0.002", "epochs 1", "batch_size 16"):
+        (said,) = [text for text in warnings if text.startswith(f"teacher.{entry} counts for")]
+        assert said.endswith("has learned the task already, and is taken as it is")
+    assert not any(text.startswith("teacher.max_steps") for text in warnings)
+
+
+def test_a_teacher_is_fine_tuned_whatever_head_it_has_if_it_is_asked_for(
+    lab: TinyTaskLab,
+) -> None:
+    """Also with a head for another task, or for this one."""
+    for name, labels, task in (
+        ("other-labels", ("entailment", "not_entailment"), None),
+        ("cola", LABELS, "CoLA"),
+        ("given", LABELS, None),
+    ):
+        teacher = {"ref": str(lab.learned(name, labels, task=task)), "fine_tune": "always"}
+        checked = check_task(lab.classification(teacher=teacher), lab.store())
+        assert not checked.has_learned
+        assert checked.data.labels == LABELS
+        (said,) = told(checked.warnings)  # nothing of rates and epochs, which count
+        assert "has learned a task already, and so have the layers" in said
+
+
+def test_no_batch_is_larger_than_what_there_is_to_learn_from(
+    lab: TinyTaskLab, tmp_path: Path
+) -> None:
+    file = write_own(tmp_path / "mine.jsonl", ["yes", "no"] * 10)
+    own = {"data_dir": str(file), "own": {"kind": "classification"}}
+    checked = check_task(lab.regression(**own, batch_size=64), lab.store())
+    examples = len(checked.tuning.train)
+    assert examples < 20
+    assert checked.hyper.batch_size == examples
+    left_open = dict.fromkeys(("batch_size", "learning_rate", "beta"))
+    grid = {"batch_sizes": [8, 32, 64], "learning_rates": [1e-3], "betas": [0.5]}
+    tried = check_task(lab.regression(**own, **left_open, grid=grid), lab.store())
+    sizes = [point.batch_size for point in tried.points("universal-kd-il")]
+    assert sizes == [8, examples]  # and not the same run twice
 
 
 @pytest.mark.parametrize(
@@ -336,7 +404,7 @@ def test_hyper_parameters_are_as_published_unless_they_are_given(lab: TinyTaskLa
     assert hyper.weight_decay == 0.01
     named = open_ones.model_copy(update={"published": "gated-cnn", "beta": 0.0, "dropout": 0.0})
     hyper = check_task(named, lab.store()).hyper
-    assert (hyper.batch_size, hyper.learning_rate) == (64, 5e-5)
+    assert (hyper.batch_size, hyper.learning_rate) == (54, 5e-5)  # of 64: there are no more
     assert (hyper.beta, hyper.dropout, hyper.weight_decay) == (0.0, 0.0, 0.0)
     decaying = named.model_copy(update={"weight_decay": 0.1})
     assert check_task(decaying, lab.store()).hyper.weight_decay == 0.1

@@ -189,6 +189,6 @@ def test_it_is_tuned_as_published_unless_it_is_said_otherwise(lab: TinyTaskLab) 
 def test_labels_that_differ_in_case_alone_are_two(lab: TinyTaskLab) -> None:
     data = check_task(lab.classification(), lab.store()).data
     own = replace(data, labels=("a", "A"))
-    config = SimpleNamespace(num_labels=2, id2label={0: "A", 1: "a"})
+    config = SimpleNamespace(architectures=None, num_labels=2, id2label={0: "A", 1: "a"})
     handle = cast(TeacherHandle, SimpleNamespace(ref="own", config=config))
     assert in_order_of_head(handle, own, None).labels == ("A", "a")
