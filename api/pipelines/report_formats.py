@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from math import isfinite
 
-from api.pipelines.results import ROLE_NAMES, Estimate, ModelLine, PipelineReport
+from api.pipelines.results import ROLE_NAMES, Estimate, ModelLine, PipelineReport, StageTime
 from kdnas.evaluation.reports import formats
 from kdnas.evaluation.reports.formats import ABSENT, bootstrap_line, latex_table, markdown_table
 from kdnas.evaluation.reports.report import Report, Row
@@ -187,13 +187,19 @@ def test_lines(report: PipelineReport) -> list[str]:
     ]
 
 
+def _by_the_clock(stage: StageTime) -> str:
+    if stage.seconds is not None:
+        return duration(stage.seconds)
+    return "under way" if stage.finished_at is None else ABSENT  # all of it was cancelled before
+
+
 def time_table(report: PipelineReport) -> Table:
     """Return a row for each stage: by the clock, and its parts added up, each with its pauses."""
     header = ["stage", "by the clock", "parts, added up"]
     return header, [
         [
             one.stage,
-            "under way" if one.seconds is None else duration(one.seconds),
+            _by_the_clock(one),
             duration(one.work_seconds),
         ]
         for one in report.stages

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
-from kdnas.db.repository import evaluations, jobs
+from kdnas.architecture import Architecture
+from kdnas.db.repository import distillations, evaluations, jobs
 from kdnas.db.repository.evaluations import NewEvaluation
+from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.settings import published_settings
+from kdnas.evaluation.tasks.registry import find_task
+from kdnas.specs.distillation import DistillationSpec
 from kdnas.testing.demo_data import add_evaluations
 from kdnas.testing.tiny_tasks import write_sst2
 
@@ -140,6 +145,43 @@ def test_what_was_asked_for_is_seen_to_arrive(page: Page, empty: Service) -> Non
         evaluations.create_evaluations(session, [NewEvaluation("glue", "RTE", 0, {})], model="x/y")
     expect(page.locator("#model option")).to_have_count(2)
     expect(page.locator("table.scores tr[data-origin=measured]")).to_contain_text("minilm")
+
+
+def test_errors_are_in_their_own_unit_and_models_of_one_name_are_two(
+    page: Page, make_service: MakeService
+) -> None:
+    empty = make_service()
+    empty.start()
+    metrics = {"dev": {"pearson": 0.9, "rmse": 0.42}}
+    settings = published_settings(find_task("STS-B"))
+    small = Architecture.parse("3,4,192,384,gelu")
+    asked = DistillationSpec(architecture=str(small)).to_json()
+    with empty.database.write() as session:
+        made = distillations.create_distillation(session, asked, small)
+        for made_by in (None, made.id):
+            (row,) = evaluations.create_evaluations(
+                session,
+                [NewEvaluation("own", "prices", 0, {})],
+                model="./student",
+                distillation_id=made_by,
+            )
+            result = TaskResult(
+                "prices", "own", 0, settings, metrics, 0.9, 1.0, 1, 10, official_split=False
+            )
+            about = {"key": row, "model": {"ref": "./student"}, "data": "prices", "settings": {}}
+            evaluations.note_prepared(session, row, about)
+            jobs.set_status(session, row, "running")
+            evaluations.set_figures(session, row, result.to_json())
+    page.goto(f"{empty.url}/evaluations")
+    expect(page.locator("#table tbody tr").first).to_contain_text("dev: pearson 90.0, rmse 0.42")
+    options = page.locator("#model option")
+    expect(options).to_have_count(2)
+    values = [options.nth(n).get_attribute("value") for n in (0, 1)]
+    assert values[0] != values[1]
+    page.locator("#model").select_option(index=1)
+    expect(page.locator("#model")).to_have_value(values[1] or "")
+    page.reload()
+    expect(page.locator("#model")).to_have_value(values[1] or "")
 
 
 def test_a_task_of_ones_own_is_asked_for(page: Page, empty: Service) -> None:

@@ -94,6 +94,34 @@ def test_a_job_is_named_noted_labelled_and_found_by_it(page: Page, here: Service
     assert page.get_by_role("link", name="working", exact=True).count() == 0
 
 
+def test_a_note_of_several_lines_stays_as_it_was(page: Page, here: Service) -> None:
+    def written() -> tuple[str | None, int]:
+        with here.database.read() as session:
+            job = jobs.get_job(session, "noted")
+            return job.note, job.priority
+
+    with here.database.write() as session:
+        jobs.add_job(session, Search, demo_data.spec("noted", episodes=1), name="noted")
+    page.goto(f"{here.url}/searches/noted")
+    edit = page.get_by_role("button", name="Name, note, labels")
+    edit.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Note").fill("first\nsecond")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    assert written() == ("first\nsecond", 0)
+    expect(edit).to_be_focused()  # where the reader was
+    page.reload()
+    edit.click()
+    dialog.get_by_label("Priority").fill("7")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    assert written() == ("first\nsecond", 7)
+    edit.click()
+    dialog.get_by_role("button", name="Save").click()  # of nothing
+    expect(dialog).to_have_count(0)
+
+
 def test_a_sweep_says_how_many_states_failed_and_tries_them_again(
     page: Page, here: Service
 ) -> None:

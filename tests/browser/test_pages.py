@@ -293,10 +293,11 @@ def test_what_searches_differ_in_is_named_where_they_are_compared(
     other["student"] |= {"init": "random"}
     other["limits"] |= {"max_latency_ratio": 0.3}
     front = plain | {"name": "front", "goal": "front"}
+    output = plain | {"name": "output", "reward": plain["reward"] | {"loss": "output"}}
     with service.database.write() as session:
         made = [
             searches.create_search(session, asked, name=asked["name"]).id
-            for asked in (plain, other, front)
+            for asked in (plain, other, front, output)
         ]
         facts = demo_data.search_facts()
         searches.set_search_facts(session, made[0], facts)
@@ -323,6 +324,12 @@ def test_what_searches_differ_in_is_named_where_they_are_compared(
     for label in ("Price of latency", "Target latency β"):
         cells = figures.filter(has_text=label).locator("td")
         expect(cells).to_have_text(["–", re.compile(r"\d")])
+    page.goto(f"{service.url}/compare?search=plain&search=output")
+    expect(page.locator("#fronts .empty")).to_have_text(
+        "These searches go by different losses (relative, output), so that their Pareto fronts "
+        "cannot be put on one axis."
+    )
+    expect(page.locator("#fronts [data-plot]")).not_to_have_attribute("role", "img")
     page.goto(f"{service.url}/compare?search=plain&search=plain")
     expect(figures.first).to_be_visible()
     expect(notice).to_have_count(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,6 +63,16 @@ def test_the_list_leads_to_a_page_with_all_that_was_found(
     expect(page.locator("#summary")).to_contain_text("15 of 15 runs")
     expect(page.locator("#summary")).to_contain_text("1 of 15 failed")
 
+    held_out: dict[str, list[float]] = {}
+    for run in runs:
+        if run.held_out is not None:
+            held_out.setdefault(run.method, []).append(run.held_out)
+    best = max(held_out, key=lambda method: fmean(held_out[method]))
+    tiles = page.locator("#summary .tile")
+    expect(tiles.filter(has_text="Best held out")).to_contain_text(
+        f"{100 * fmean(held_out[best]):.1f} {best}: "
+    )
+    expect(tiles.filter(has_text="Teacher")).to_contain_text("69.1 held out, 68.2 reported")
     mains = [run.main or 0.0 for run in runs if run.method == "universal-kd-il"]
     mean = f"{100 * sum(mains) / 3:.1f}"
     rows = page.locator("#scores [data-scores] > .scroll tbody tr")
@@ -85,6 +96,8 @@ def test_the_list_leads_to_a_page_with_all_that_was_found(
     held_out = [100 * one["held_out"] for one in facts.layers]
     assert lines_of(page, "layers")["held out"] == pytest.approx(held_out)
     expect(page.locator("#found")).to_contain_text("2,241 train, 249 held-out, 277 dev")
+    expect(page.locator("#found")).to_contain_text("beta 0.5")
+    expect(page.locator("#found")).not_to_contain_text("null")
 
 
 def test_curves_are_means_of_methods_or_seeds_of_one(page: Page, service: Service) -> None:

@@ -103,9 +103,8 @@ export class Chart {
   async update(data) {
     this.#data = data;
     const { traces, layout, label, empty } = this.#build(data);
-    this.#plot.setAttribute("role", "img");
-    this.#plot.setAttribute("aria-label", label ?? "");
     if (empty) {
+      this.#name(null);
       if (this.#drawn) window.Plotly.purge(this.#plot);
       this.#drawn = false;
       this.#plot.replaceChildren(el("div", { class: "empty slim" }, empty));
@@ -118,6 +117,7 @@ export class Chart {
       this.fail(error);
       return;
     }
+    this.#name(label);
     if (!this.#drawn) this.#plot.replaceChildren();
     await Plotly.react(this.#plot, traces, layoutOf(layout), CONFIG);
     if (!this.#drawn && this.onChoose) {
@@ -127,9 +127,20 @@ export class Chart {
     this.#figure.dataset.drawn = "";
   }
 
+  /** What is drawn is a picture with a name to a screen reader; what is said in its place is text. */
+  #name(label) {
+    if (label === null) {
+      for (const attribute of ["role", "aria-label"]) this.#plot.removeAttribute(attribute);
+      return;
+    }
+    this.#plot.setAttribute("role", "img");
+    this.#plot.setAttribute("aria-label", label ?? "");
+  }
+
   /** Say in place of the chart that it could not be filled. */
   fail(error) {
     if (this.#drawn) return; // what is drawn stays
+    this.#name(null);
     this.#plot.replaceChildren(el("div", { class: "notice bad", role: "alert" }, error.message));
   }
 }

@@ -39,7 +39,7 @@ export const pageOf = (job) => {
 /** The head of a job's page: its name and state, what may be done, `line`, then the rest. */
 export function showHead(job, { path, about, changed, buttons = null }, ...rest) {
   const { name, status, error, done, num_failed: numFailed } = job;
-  const focused = document.activeElement?.dataset?.action;
+  const { action, job: does } = document.activeElement?.dataset ?? {};
   document.title = `${name} · kdnas`;
   show(
     byId("summary"),
@@ -54,7 +54,8 @@ export function showHead(job, { path, about, changed, buttons = null }, ...rest)
     numFailed ? el("p", { class: "notice" }, `${numFailed} of ${done} failed, and the others are kept; resumed, it tries them again.`) : null,
     ...rest,
   );
-  if (focused) byId("summary").querySelector(`[data-action="${focused}"]`)?.focus();
+  if (action) byId("summary").querySelector(`[data-action="${action}"]`)?.focus();
+  else if (does) line.querySelector(`[data-job="${does}"]`)?.focus(); // taken out and put back
 }
 
 /** Keep the line at the head of a job up to date, and let it be changed there. */
@@ -94,7 +95,7 @@ class JobLine {
         labelsOf(job),
         isOperator() && job.status === "paused" && job.standing !== "paused" ? endButton(button("pause-now", "danger", "Pause now", () => this.#pauseNow())) : null,
         isOperator() ? button("edit", "", "Name, note, labels, priority", () => this.#edit()) : null,
-        isOperator() && job.status !== "running" ? button("delete", "danger", "Delete", () => askToDelete(job)) : null,
+        isOperator() && job.status !== "running" && !(job.status === "paused" && job.worker) ? button("delete", "danger", "Delete", () => askToDelete(job)) : null,
       ),
     );
     if (focused) line.querySelector(`[data-job="${focused}"]`)?.focus();
@@ -127,15 +128,18 @@ function endButton(button) {
 
 /** Ask for a job's name, note, labels and priority; `done` is told the job as it is then. */
 function editJob(job, done) {
-  const field = (label, name, value, help) =>
-    el("div", { class: "field" }, el("label", { for: `job-${name}` }, label), el("input", { id: `job-${name}`, name, value, autocomplete: "off" }), help && el("p", { class: "help" }, help));
+  const field = (label, name, value, help, kind = "input") => {
+    const input = el(kind, { id: `job-${name}`, name, autocomplete: "off" });
+    input.value = value;
+    return el("div", { class: "field" }, el("label", { for: `job-${name}` }, label), input, help && el("p", { class: "help" }, help));
+  };
   const wrong = el("div", {});
   const form = el(
     "form",
     { method: "dialog", class: "spec" },
     el("h2", {}, job.name ?? job.id),
     job.name === null ? null : field("Name", "name", job.name),
-    field("Note", "note", job.note ?? ""),
+    field("Note", "note", job.note ?? "", null, "textarea"),
     field("Labels", "labels", job.labels.join(" "), "Words with a space between."),
     field("Priority", "priority", job.priority, "From −100 to 100; of your jobs that wait the highest is taken up first."),
     wrong,
@@ -145,8 +149,21 @@ function editJob(job, done) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const given = new FormData(form);
-    const change = { note: given.get("note"), labels: given.get("labels").split(/\s+/).filter(Boolean), priority: given.get("priority").trim() || 0 };
-    if (given.get("name") && given.get("name") !== job.name) change.name = given.get("name");
+    // A form sends the ends of lines as CRLF. What was left as it was is not sent: somebody else may
+    // have changed it meanwhile.
+    const note = given.get("note").replaceAll("\r\n", "\n");
+    const labels = given.get("labels").split(/\s+/).filter(Boolean);
+    const priority = given.get("priority").trim() || "0";
+    const change = {
+      ...(note !== (job.note ?? "") && { note }),
+      ...(labels.join(" ") !== job.labels.join(" ") && { labels }),
+      ...(priority !== String(job.priority) && { priority }),
+      ...(given.get("name") && given.get("name") !== job.name && { name: given.get("name") }),
+    };
+    if (!Object.keys(change).length) {
+      dialog.close();
+      return;
+    }
     try {
       done(await send("PATCH", `/jobs/${job.id}`, change));
       dialog.close();
@@ -181,7 +198,13 @@ function askToDelete(job) {
 const answers = (button, no, close) => el("div", { class: "submit" }, button, el("button", { type: "button", onclick: close }, no));
 
 function ask(label, ...content) {
-  const dialog = el("dialog", { "aria-label": label, onclose: () => dialog.remove() }, ...content);
+  // The line at the head is shown anew meanwhile, and with it the button that opened this.
+  const opener = document.activeElement?.dataset.job;
+  const close = () => {
+    dialog.remove();
+    if (opener) line.querySelector(`[data-job="${opener}"]`)?.focus();
+  };
+  const dialog = el("dialog", { "aria-label": label, onclose: close }, ...content);
   document.body.append(dialog);
   dialog.showModal();
   return dialog;

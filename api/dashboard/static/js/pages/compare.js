@@ -35,8 +35,13 @@ const best = new Chart(byId("best"), (all) => {
 });
 
 const fronts = new Chart(byId("fronts"), (all) => {
+  const losses = [...new Set(all.map(({ search }) => search.spec.reward.loss))];
+  if (losses.length > 1) {
+    return { empty: `These searches go by different losses (${losses.join(", ")}), so that their Pareto fronts cannot be put on one axis.` };
+  }
+  const [loss] = losses;
   const traces = all.map(({ search, front }, i) =>
-    curve(search.name, front.map((p) => p.latency_ms), front.map((p) => p.loss_relative), stepped(i), {
+    curve(search.name, front.map((p) => p.latency_ms), front.map((p) => p[`loss_${loss}`]), stepped(i), {
       mode: "lines+markers", marker: { size: 7 },
       text: front.map((p) => p.architecture), hovertemplate: "%{text}<br>loss %{y:.3f}<br>%{x:.2f} ms<extra></extra>",
     }),
@@ -44,8 +49,8 @@ const fronts = new Chart(byId("fronts"), (all) => {
   if (traces.every((t) => !t.x.length)) return { empty: "None of them has a Pareto front yet." };
   return {
     traces,
-    layout: { xaxis: { title: { text: "latency (ms)" }, rangemode: "tozero" }, yaxis: { title: { text: "relative loss" } } },
-    label: "Pareto fronts of loss and latency",
+    layout: { xaxis: { title: { text: "latency (ms)" }, rangemode: "tozero" }, yaxis: { title: { text: `${loss} loss` } } },
+    label: `Pareto fronts of ${loss} loss and latency`,
   };
 });
 
@@ -202,4 +207,5 @@ async function begin() {
 
 const reload = throttled(load, 3000);
 begin();
-follow({}, Number(document.body.dataset.since), (event) => event.type === "episode_finished" && reload(), reload);
+const NEWS = ["episode_finished", "search_status", "search_renamed", "search_deleted"];
+follow({}, Number(document.body.dataset.since), (event) => NEWS.includes(event.type) && reload(), reload);

@@ -82,7 +82,7 @@ async function readScores() {
   byId("scores").hidden = own.length === 0;
   const parts = own.map((m) => {
     if (!m.num_succeeded) {
-      return el("p", { class: "muted" }, `${m.suite}: `, el("a", { href: `/evaluations?${new URLSearchParams({ model: m.model, suite: m.suite })}` }, m.num_unfinished ? "under way" : "without a result"));
+      return el("p", { class: "muted" }, `${m.suite}: `, el("a", { href: `/evaluations?${new URLSearchParams({ model: m.model, suite: m.suite, distillation: shown.id })}` }, m.num_unfinished ? "under way" : "without a result"));
     }
     const part = el("div", {});
     const teacher = shown.spec.teacher?.ref;

@@ -15,19 +15,36 @@ const scores = byId("scores").querySelector("[data-scores]");
 let models = [];
 
 const nameOf = (it) => it.distillation_name ?? it.model;
-const keyOf = (it) => JSON.stringify([it.model, it.suite]);
-const chosen = () => models.find((it) => keyOf(it) === chooser.value) ?? models[0];
+// A student may have been scored as what a distillation made, and as the folder that it lies in.
+const keyOf = (it) => JSON.stringify([it.model, it.suite, it.distillation_id]);
+const chosen = () => find(chooser.value) ?? models[0];
+
+/** What a key is of. While a run of a folder is prepared it is found to be a distillation's: the rest is the same. */
+function find(key) {
+  const [model, suite] = key ? JSON.parse(key) : [];
+  return models.find((it) => keyOf(it) === key) ?? models.find((it) => it.model === model && it.suite === suite);
+}
+
+/** What the address names. */
+function asked() {
+  const [model, suite, made] = ["model", "suite", "distillation"].map((name) => query.get(name));
+  return models.find((it) => it.model === model && it.suite === suite && (made === null || (it.distillation_id ?? "") === made));
+}
 
 function progress(row) {
   if (row.status !== "running") return chip(row.status);
   return el("span", {}, chip(row.status), " ", bar(row.done / row.total, `Progress of ${row.task}, seed ${row.seed}`, true));
 }
 
+// In the unit of what is predicted, or its square, and of logits: not to be written per cent.
+const isPlain = (metric) => ["mae", "mse", "rmse"].includes(metric) || metric.endsWith("_threshold");
+const figure = ([metric, value]) => `${metric.replaceAll("_", " ")} ${isPlain(metric) ? fixed(value, 2) : fixed(100 * value, 1)}`;
+
 function result(row) {
   if (row.error) return row.error;
   if (!row.metrics) return "–";
   return Object.entries(row.metrics)
-    .map(([part, values]) => `${part}: ${Object.entries(values).map(([name, v]) => `${name.replaceAll("_", " ")} ${fixed(100 * v, 1)}`).join(", ")}`)
+    .map(([part, values]) => `${part}: ${Object.entries(values).map(figure).join(", ")}`)
     .join("; ");
 }
 
@@ -40,7 +57,7 @@ const table = new PagedTable(
     { label: "Task", sort: "task", cell: (e) => e.task },
     { label: "Seed", sort: "seed", num: true, cell: (e) => String(e.seed) },
     { label: "Status", sort: "status", cell: progress },
-    { label: "Result (per cent)", wrap: true, cell: result },
+    { label: "Result", help: "Per cent; errors such as rmse, and thresholds, as they are.", wrap: true, cell: result },
     { label: "Created", sort: "created_at", cell: (e) => moment(e.created_at) },
     { label: "", cell: (e) => el("span", { class: "row-actions" }, actionButtons(`/evaluations/${e.id}`, e, () => reload())) },
   ],
@@ -50,7 +67,7 @@ const table = new PagedTable(
 /** Fill the choosers; what was chosen stays chosen. */
 function showChoice() {
   const other = chooser.value ? beside.value : query.get("against");
-  const before = chooser.value || JSON.stringify([query.get("model"), query.get("suite")]);
+  const now = (chooser.value ? find(chooser.value) : asked()) ?? models[0];
   show(
     chooser,
     models.map((it) => {
@@ -58,9 +75,9 @@ function showChoice() {
       return el("option", { value: keyOf(it) }, `${nameOf(it)} · ${it.suite} (${plural(it.num_succeeded, "result")}${rest})`);
     }),
   );
-  chooser.value = models.some((it) => keyOf(it) === before) ? before : keyOf(models[0]);
+  chooser.value = keyOf(now);
   const others = models.filter(
-    (it) => it.suite === chosen().suite && it.model !== chosen().model && it.num_succeeded > 0,
+    (it, place) => it.suite === now.suite && it.model !== now.model && it.num_succeeded > 0 && place === models.findIndex((one) => one.model === it.model && one.suite === it.suite && one.num_succeeded > 0),
   );
   show(beside, el("option", { value: "" }, "published results only"), others.map((it) => el("option", { value: it.model }, nameOf(it))));
   beside.value = others.some((it) => it.model === other) ? other : "";
@@ -68,9 +85,9 @@ function showChoice() {
 
 /** Let the address name what is shown. */
 function noteChoice() {
-  const { model, suite } = chosen();
+  const { model, suite, distillation_id: distillation } = chosen();
   const against = beside.value ? { against: beside.value } : {};
-  history.replaceState(null, "", `?${new URLSearchParams({ model, suite, ...against })}`);
+  history.replaceState(null, "", `?${new URLSearchParams({ model, suite, distillation: distillation ?? "", ...against })}`);
 }
 
 async function showReport() {
@@ -84,8 +101,8 @@ async function showReport() {
 }
 
 function filters() {
-  const { model, suite } = chosen();
-  return { ...(byId("which").value === "chosen" ? { model, suite } : {}), status: byId("status").value };
+  const { model, suite, distillation_id: distillation } = chosen();
+  return { ...(byId("which").value === "chosen" ? { model, suite, distillation } : {}), status: byId("status").value };
 }
 
 async function read() {
@@ -103,9 +120,9 @@ async function read() {
     for (const place of [scores, byId("table")]) place.replaceChildren();
     return;
   }
-  const first = !chooser.value;
+  const before = chooser.value;
   showChoice();
-  await Promise.all([showReport(), first ? table.filter(filters()) : table.load()]);
+  await Promise.all([showReport(), chooser.value === before ? table.load() : table.filter(filters())]);
 }
 
 const reload = throttled(read, 1500);

@@ -1,7 +1,7 @@
 // All jobs: what is queued, running and done, what each does, who works on it; parts fold under
 // the job that asked for them.
 
-import { get } from "../api.js";
+import { getAll } from "../api.js";
 import { el } from "../dom.js";
 import { moment, percent, whole } from "../format.js";
 import { labelsOf, pageOf, standingOf } from "../job.js";
@@ -46,12 +46,17 @@ function fold(job) {
   return button;
 }
 
+const takeAway = (job, row) => row.nextElementSibling?.dataset.parts === job.id && row.nextElementSibling.remove();
+
 /** Put a row with the parts of a job below its own, or take it away. */
 async function showParts(job, row) {
-  if (row?.nextElementSibling?.dataset.parts === job.id) row.nextElementSibling.remove();
-  if (!row || !open.has(job.id)) return;
+  if (!row) return;
+  takeAway(job, row);
+  if (!open.has(job.id)) return;
   try {
-    const { items } = await get("/jobs", { parent: job.id, limit: 200, sort: "created_at" });
+    const items = await getAll("/jobs", { parent: job.id, sort: "created_at" });
+    if (!open.has(job.id) || !row.isConnected) return; // folded, or shown anew, meanwhile
+    takeAway(job, row);
     const place = el("td", { colspan: String(row.children.length) }, plainTable(columns.filter((c) => !c.root), items, `Parts of ${job.name ?? job.id}`));
     row.after(el("tr", { class: "parts", "data-parts": job.id }, place));
   } catch (error) {

@@ -76,7 +76,7 @@ async function load(id) {
   const path = `/latency-tables/${encodeURIComponent(id)}`;
   byId("problem").replaceChildren();
   const read = async () => {
-    const chosen = await get(path, { limit: 1 });
+    const chosen = await get(path, { limit: 1, sort: "-latency_ms" });
     const found = await getAll(path, { sort: "latency_ms" }, MOST_ENTRIES, (answer) => answer.entries);
     if (asked === last) await showTable(chosen, found.map((row) => ({ ...row, ...parts(row.architecture) })));
   };
@@ -90,15 +90,17 @@ async function load(id) {
 async function showTable(chosen, rows) {
   table = chosen;
   entries = rows;
+  const hidden = table.num_entries > entries.length;
+  const [slowest] = table.entries.items;
   byId("content").hidden = false;
   const quality = table.quality ?? {};
   show(
     byId("facts"),
     ...tiles([
       ["Teacher", ms(table.teacher_ms)],
-      ["Architectures", whole(entries.length)],
+      ["Architectures", whole(table.num_entries), hidden ? el("small", {}, ` the fastest ${whole(entries.length)} are shown`) : ""],
       ["Fastest", ms(entries[0]?.latency_ms)],
-      ["Slowest", ms(entries.at(-1)?.latency_ms)],
+      ["Slowest", ms(slowest?.latency_ms)],
       ["Error of the model", percent(quality.median_error, 1), el("small", {}, " median")],
       ["Rank correlation", fixed(quality.spearman)],
       ["Measured", moment(table.created_at)],
@@ -122,7 +124,8 @@ function find() {
     (Number.isNaN(limit) || row.latency_ms <= limit);
   const found = entries.filter(fits);
   if (!found.length) {
-    show(byId("entries"), nothing("No architecture of this table fits."));
+    const among = table.num_entries > entries.length ? ` among the fastest ${whole(entries.length)}` : "";
+    show(byId("entries"), nothing(`No architecture${among} of this table fits.`));
     return;
   }
   const columns = [
@@ -150,9 +153,12 @@ async function begin() {
   }
   byId("nothing").hidden = tables.length > 0;
   const select = byId("profile");
+  const looked = tables.find((t) => t.id === select.value) ?? tables[0]; // what is looked at stays
   select.closest(".filters").hidden = !tables.length;
   show(select, tables.map((t) => el("option", { value: t.id }, `${nameOf(t)}${t.complete === false ? " (being built)" : ""}`)));
-  if (tables.length) await load(tables[0].id);
+  if (!looked) return;
+  select.value = looked.id;
+  await load(looked.id);
 }
 
 const BUILDS_MS = 2000;

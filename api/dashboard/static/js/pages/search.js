@@ -108,6 +108,7 @@ function happened(event) {
   readState();
   if (event.type.startsWith("episode") || event.type === "candidate_finished") readProgress();
   if (event.type === "candidate_finished") {
+    panel.renew(event.payload.candidate);
     readCharts();
     readCoverage();
     readRanking();

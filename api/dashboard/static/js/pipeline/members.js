@@ -111,16 +111,17 @@ function secondSteps(steps) {
   );
 }
 
+const FIRST = ["failed", "running", "queued", "paused", "cancelled"]; // what is said of several
+
 function evaluations({ evaluations: runs }) {
   if (!runs.length) return NONE;
   const done = runs.filter(({ status }) => status === "succeeded").length;
-  const failed = runs.filter(({ status }) => status === "failed").length;
   if (done === runs.length) return chip("succeeded");
   const share = runs.reduce((sum, run) => sum + (run.status === "succeeded" ? 1 : run.done / run.total || 0), 0) / runs.length;
   return el(
     "span",
     { title: runs.find(({ error }) => error)?.error },
-    failed ? chip("failed") : chip(runs.some(({ status }) => status === "running") ? "running" : "queued"),
+    chip(FIRST.find((status) => runs.some((run) => run.status === status))),
     el("div", {}, bar(share, "Progress of the evaluations", true), el("small", {}, `${done} of ${runs.length}`)),
   );
 }

@@ -115,7 +115,7 @@ function times({ stages }) {
   if (!stages.length) return null;
   const columns = [
     { label: "Stage", cell: (one) => one.stage },
-    { label: "By the clock", num: true, cell: (one) => (one.seconds == null ? "under way" : duration(1000 * one.seconds)) },
+    { label: "By the clock", num: true, cell: (one) => (one.seconds == null ? (one.finished_at ? "–" : "under way") : duration(1000 * one.seconds)) },
     { label: "Parts, added up", num: true, cell: (one) => (one.work_seconds ? duration(1000 * one.work_seconds) : "–") },
   ];
   return plainTable(columns, stages, "How long each stage took");

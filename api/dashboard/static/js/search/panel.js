@@ -1,6 +1,6 @@
 // The panel beside the charts: one candidate, and the button that distils it.
 
-import { get } from "../api.js";
+import { get, tried } from "../api.js";
 import { Chart, colour, curve as line } from "../charts.js";
 import { byId, el, isOperator, problem, show } from "../dom.js";
 import { exactMoment, fixed, millions, ms, parts, percent, plural, whole } from "../format.js";
@@ -35,6 +35,18 @@ export class Panel {
     } catch (error) {
       if (id === this.#last) show(this.#body, problem(error, () => this.open(id)));
     }
+  }
+
+  /** Read the candidate that is shown anew, if it is this one. */
+  async renew(id) {
+    if (this.#panel.hidden || id !== this.#last) return;
+    await tried(async () => {
+      const candidate = await get(`/candidates/${encodeURIComponent(id)}`);
+      if (id !== this.#last) return;
+      const focused = this.#body.contains(document.activeElement);
+      this.#render(candidate);
+      if (focused) (this.#body.querySelector("[data-distil]") ?? this.#title).focus({ preventScroll: true });
+    }, () => {}); // what was read before stays
   }
 
   close() {
