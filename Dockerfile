@@ -19,7 +19,7 @@ FROM python:3.11-slim-bookworm
 RUN groupadd --gid 10001 kdnas \
     && useradd --uid 10001 --gid 10001 --create-home kdnas \
     && install --directory --owner kdnas --group kdnas \
-        /var/lib/kdnas/home /var/lib/kdnas/store /var/lib/kdnas/data
+        /var/lib/kdnas/home /var/lib/kdnas/store /var/lib/kdnas/data /var/lib/kdnas/locks
 COPY --from=build /opt/kdnas /opt/kdnas
 ENV PATH=/opt/kdnas/bin:$PATH \
     PYTHONUNBUFFERED=1 \

@@ -23,7 +23,7 @@ def require_packages() -> None:
     if missing:
         raise RequestError(
             f"ONNX, and so int8, needs the package {missing[0]}, which is not installed; run: "
-            "pip install 'kdnas[onnx]'"
+            "make setup, or pip install 'kdnas[onnx]'"
         )
 
 

@@ -8,8 +8,9 @@ A process that holds the training lock must not ask for the measuring lock: it w
 itself.
 
 Who holds the machine, or waits to measure on it, leaves a note beside the locks, so that others can
-say for whom they wait and since when. Notes decide nothing: those of processes that have ended are
-overlooked, and swept away.
+say for whom they wait and since when. Notes decide nothing. Each is locked by whoever wrote it, so
+that those of processes that have ended are known, also of another container, overlooked, and swept
+away.
 """
 
 from __future__ import annotations
@@ -175,14 +176,20 @@ def _noted(kind: str) -> Iterator[Path]:
     """Leave a note of what this process does for the time of a ``with`` block."""
     path = lock_folder() / NOTES / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
     note = {"kind": kind, "who": _command(), "since": time.time()}
-    with suppress(OSError):  # without a note all goes on as well
-        path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
-        path.write_text(json.dumps(note), "utf-8")
-    try:
-        yield path
-    finally:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+    with ExitStack() as held:
+        with suppress(OSError):  # without a note all goes on as well
+            path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+            draft = path.with_suffix(".draft")  # nobody sees it before it is whole and locked
+            stream = held.enter_context(draft.open("w", encoding="utf-8"))
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            stream.write(json.dumps(note))
+            stream.flush()
+            draft.rename(path)
+        try:
+            yield path
+        finally:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
 
 
 def _notes(kinds: Sequence[str], own: Path | None) -> list[str]:
@@ -191,7 +198,7 @@ def _notes(kinds: Sequence[str], own: Path | None) -> list[str]:
     for path in (lock_folder() / NOTES).glob("*.json"):
         try:
             pid = int(path.name.partition("-")[0])
-            if not _is_alive(pid):
+            if not _is_held(path):
                 path.unlink(missing_ok=True)
                 continue
             note = json.loads(path.read_text("utf-8"))
@@ -206,14 +213,14 @@ def _notes(kinds: Sequence[str], own: Path | None) -> list[str]:
     ]
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _is_held(note: Path) -> bool:
+    """Whether who wrote it is alive: a process of another container has no number here."""
+    with note.open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _command() -> str:

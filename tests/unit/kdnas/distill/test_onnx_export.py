@@ -290,7 +290,8 @@ def test_wrong_requests_are_refused_before_anything_is_made(
     with pytest.raises(TeacherError, match="does not exist"):
         export_onnx(str(tmp_path / "nowhere"), tmp_path / "out")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)  # as if it were not installed
-    with pytest.raises(RequestError, match=r"needs .* onnxruntime, .*pip install 'kdnas\[onnx\]'"):
+    said = r"needs .* onnxruntime, .*run: make setup, or pip install 'kdnas\[onnx\]'"
+    with pytest.raises(RequestError, match=said):
         export_onnx(str(model), tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["used"]
 

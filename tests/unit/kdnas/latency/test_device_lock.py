@@ -170,6 +170,23 @@ def test_notes_go_with_their_locks_and_those_of_the_dead_are_swept_away() -> Non
     assert not list(notes.glob(f"{os.getpid()}-*.json"))
 
 
+def test_who_has_no_number_here_is_told_of_as_well() -> None:
+    """A process of another container, whose number here is nobody's or somebody else's."""
+    notes = device_lock.lock_folder() / device_lock.NOTES
+    messages: list[str] = []
+    with process("measuring_lock") as child:
+        (note,) = notes.iterdir()
+        note.rename(notes / "2147483647-0123abcd.json")
+        with pytest.raises(LatencyError), training_lock(0.2, messages.append):
+            pass
+        assert "kdnas latency (process 2147483647), since" in messages[0]
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    (notes / "2147483647-0123abcd.json").rename(notes / f"{os.getpid()}-0123abcd.json")
+    assert device_lock.measured_by() is None  # though there is a process of that number
+    assert not list(notes.iterdir())
+
+
 def test_one_waits_without_notes_too() -> None:
     messages: list[str] = []
     with process("measuring_lock"):
