@@ -134,16 +134,20 @@ class Scoring:
         Where models share seeds those count alone, so that a difference and its interval are of the
         same runs also while others are not done yet, or have failed.
         """
+        if name not in self._models or other not in self._models:
+            return None
         shared = self._seeds(name) & self._seeds(other)
+        files = self._files(name, shared), self._files(other, shared)
+        is_whole = bool(shared) and all(
+            (task, seed) in kept for kept in files for task in self.tasks for seed in shared
+        )
+        together = compare_together(*files, self.tasks) if is_whole else None
+        if together is None and len(shared) < 2:
+            shared = frozenset()  # of a single pair nothing could be said
         first, second = self._by_seed(name, shared), self._by_seed(other, shared)
         if not first or not second or (relative and min(fmean(first), fmean(second)) <= 0):
             return None
         value = fmean(first) / fmean(second) if relative else fmean(first) - fmean(second)
-        files = self._files(name, shared), self._files(other, shared)
-        is_whole = all(
-            (task, seed) in kept for kept in files for task in self.tasks for seed in shared
-        )
-        together = compare_together(*files, self.tasks) if is_whole else None
         ends = None
         if together is not None:
             ends = together.share if relative else together.difference

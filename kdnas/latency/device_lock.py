@@ -176,10 +176,10 @@ def _noted(kind: str) -> Iterator[Path]:
     """Leave a note of what this process does for the time of a ``with`` block."""
     path = lock_folder() / NOTES / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
     note = {"kind": kind, "who": _command(), "since": time.time()}
+    draft = path.with_suffix(".draft")  # nobody sees it before it is whole and locked
     with ExitStack() as held:
         with suppress(OSError):  # without a note all goes on as well
             path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
-            draft = path.with_suffix(".draft")  # nobody sees it before it is whole and locked
             stream = held.enter_context(draft.open("w", encoding="utf-8"))
             fcntl.flock(stream, fcntl.LOCK_EX)
             stream.write(json.dumps(note))
@@ -188,8 +188,9 @@ def _noted(kind: str) -> Iterator[Path]:
         try:
             yield path
         finally:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
+            for left in (path, draft):
+                with suppress(OSError):
+                    left.unlink(missing_ok=True)
 
 
 def _notes(kinds: Sequence[str], own: Path | None) -> list[str]:

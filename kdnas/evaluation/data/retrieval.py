@@ -255,12 +255,14 @@ def _read_tables(read: _Read, task: Task, files: Sequence[Found], reach: Reach) 
         by_part, notes = rows_by_part(file, table.part_column, said, table.rows)
         about = in_column(table.about, table.part_column, by_part)
         how = about if table.labelled else f"{about}, which answers it"
+        # Of all rows, also of those whose part is not known: whoever searches meets their passages.
+        prefix = f"{file.part or 'test'}-" if len(files) > 1 else ""
+        names = {row.number: _names_of(read, by_text, row, prefix) for row in table.rows}
         for named, rows in by_part.items():
             part = file.part or named or "test"
-            prefix = f"{part}-" if len(files) > 1 else ""
             grades = read.grades.setdefault(part, {})
             for row in rows:
-                query, passage = _names_of(read, by_text, row, prefix)
+                query, passage = names[row.number]
                 own = grades.setdefault(query, {})
                 grade = _grade(row.label, row.where) if table.labelled else 1.0
                 if grade > 0:

@@ -135,7 +135,8 @@ class Training:
         resumed = newest_checkpoint(self.checkpoints)
         before = _seconds_at(resumed)
         if resumed is not None and self._has_ended(done := _state(resumed)):
-            best = Path(done.best_model_checkpoint or resumed)
+            # By its name: the folder may have been moved since.
+            best = self.checkpoints / Path(done.best_model_checkpoint or resumed).name
             load_model(self.model, best / WEIGHTS_FILE)  # the Trainer would take one more step
             self.model.to(self.device)
             return Trained(done.global_step, before)
@@ -150,7 +151,13 @@ class Training:
             eval_dataset=[] if self.settings.early_stopping else None,
             callbacks=[
                 clock,
-                _Watch(self.total_steps, self._steps_of_a_pass, on_progress, should_stop),
+                _Watch(
+                    self.total_steps,
+                    self._steps_of_a_pass,
+                    self.settings.early_stopping is not None,
+                    on_progress,
+                    should_stop,
+                ),
                 *callbacks,
             ],
         )
@@ -271,11 +278,12 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
         self,
         total_steps: int,
         steps_of_a_pass: int,
+        scores_epochs: bool,
         on_progress: OnProgress,
         should_stop: Callable[[], bool],
     ) -> None:
         self._total, self._on_progress, self._should_stop = total_steps, on_progress, should_stop
-        self._steps_of_a_pass = steps_of_a_pass
+        self._steps_of_a_pass, self._scores_epochs = steps_of_a_pass, scores_epochs
         self._loss: float | None = None
         self._stopped = False
 
@@ -284,7 +292,10 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self._on_progress(FinetuneProgress("training", state.global_step, self._total, self._loss))
         if self._should_stop() and state.global_step < self._total:
-            control.should_save = control.should_training_stop = self._stopped = True
+            control.should_training_stop = self._stopped = True
+            # A whole epoch is saved when it is scored: a kill between would leave it without.
+            whole = state.global_step % self._steps_of_a_pass == 0
+            control.should_save = not (self._scores_epochs and whole)
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any

@@ -80,6 +80,14 @@ def test_a_difference_is_of_the_seeds_that_both_have() -> None:
     assert whole.mean == pytest.approx(fmean([0.60, 0.62, 0.69]))
 
 
+def test_a_single_seed_that_both_have_is_too_little() -> None:
+    first, second = [0.60, 0.62, 0.64], [0.55]
+    models = [model("a", {"RTE": first}), model("b", {"RTE": second})]
+    difference = Scoring("glue", models).difference("a", "b")
+    assert difference is not None
+    assert difference.value == pytest.approx(fmean(first) - second[0])
+
+
 def test_one_seed_without_predictions_tells_nothing_of_the_noise() -> None:
     scoring = Scoring("glue", [model("a", {"RTE": [0.6]}), model("b", {"RTE": [0.5]})])
     beside = scoring.beside("a", "b")

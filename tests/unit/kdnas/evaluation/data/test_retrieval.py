@@ -123,14 +123,14 @@ def test_a_table_has_a_query_and_its_answer_a_row(tmp_path: Path) -> None:
 
 def test_a_column_says_which_rows_are_scored(tmp_path: Path) -> None:
     """All passages are searched, those of rows that are not scored as well."""
-    rows = ["how?,like this,train", "why?,because,test", "when?,now,test", "who?,me,train"]
+    rows = ["how?,like this,train", "why?,because,test", "when?,now,test", "who?,me,other"]
     lines(tmp_path / "faq.csv", "question,answer,split", *rows)
     data = loaded(tmp_path / "faq.csv", text="question", pair="answer")
     assert list(data.evaluations) == ["test"]
     assert grades(data) == {"3": {"3": 1.0}, "4": {"4": 1.0}}
     assert len(data.passages) == 4
     assert [(reading.part, reading.examples) for reading in data.readings] == [
-        ("train", 2),
+        ("train", 1),
         ("test", 2),
     ]
     assert data.readings[0].about.endswith("part in 'split', which answers it")

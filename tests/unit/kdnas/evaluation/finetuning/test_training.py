@@ -50,15 +50,24 @@ class Seen:
 
 
 def trained(
-    folder: Path, scores: Sequence[float], patience: int, stop_at: int | None = None
+    folder: Path,
+    scores: Sequence[float],
+    patience: int,
+    stop_at: int | None = None,
+    dies_at: int | None = None,
 ) -> Seen:
-    """Train with such scores after the epochs; it is asked to stop from a step on."""
+    """Train with such scores after the epochs; it is asked to stop from a step on.
+
+    It may die while the epoch that ends with a step is scored.
+    """
     seen, model = Seen(), Line()
 
     def tell(progress: FinetuneProgress) -> None:
         seen.step = progress.done
 
     def score() -> float:
+        if seen.step == dies_at:
+            raise KeyboardInterrupt
         seen.scored.append(seen.step)
         epoch, part = divmod(seen.step, PASS)
         return OF_A_PART if part else scores[epoch - 1]
@@ -101,4 +110,14 @@ def test_what_has_ended_early_is_not_trained_on(stop_at: int | None, tmp_path: P
     assert (first.result is None) == (stop_at is not None)
     again = trained(tmp_path / "cut", scores, 1)
     assert again.scored == []
+    assert_same(again, whole)
+
+
+def test_an_epoch_is_scored_though_a_kill_came_after_it_was_to_stop(tmp_path: Path) -> None:
+    scores = [0.5, 0.9, 0.6, 0.6]
+    whole = trained(tmp_path / "whole", scores, 2)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "cut", scores, 2, stop_at=2 * PASS, dies_at=2 * PASS)
+    again = trained(tmp_path / "cut", scores, 2)
+    assert again.scored == whole.scored[1:]
     assert_same(again, whole)
