@@ -258,5 +258,10 @@ def test_a_job_of_the_service_goes_on_in_the_same_process(place: Place) -> None:
         trained = place.num_trained("served")
         place.wait_for(lambda: place.num_trained("served") > trained)
         assert worker() == pid
+        # In the log of the job stands what a command says.
+        logs = (place.program.folder / "home" / "jobs").rglob("*")
+        said = "".join(log.read_text("utf-8", "replace") for log in logs if log.is_file())
+        assert (said.count(GONE), said.count(BACK)) == (1, 1), said
+        assert "waiting, since " in said
         place.wait_for(lambda: place.num_trained("served") == 12 and worker() == 0)
     place.check_search("served")

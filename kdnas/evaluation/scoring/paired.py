@@ -121,10 +121,8 @@ def compare_together(first: Files, second: Files, tasks: Sequence[str]) -> Toget
         None where a task has no seeds and examples that both models share, or a score that cannot
         be had from what was kept of the examples.
     """
-    shared = _shared(first, second)
-    if not tasks or not all(task in shared for task in tasks):
-        return None
-    return _compared_together(tuple(shared[task] for task in tasks))
+    files = _of_tasks(first, second, tasks)
+    return None if files is None else _compared_together(files)
 
 
 def draws_together(first: Files, second: Files, tasks: Sequence[str]) -> Floats | None:
@@ -134,10 +132,8 @@ def draws_together(first: Files, second: Files, tasks: Sequence[str]) -> Floats 
         Each model's mean over tasks and shared seeds in each draw, (samples, 2); None where
         :func:`compare_together` has none.
     """
-    shared = _shared(first, second)
-    if not tasks or not all(task in shared for task in tasks):
-        return None
-    return _draws(tuple(shared[task] for task in tasks))
+    files = _of_tasks(first, second, tasks)
+    return None if files is None else _draws(files)
 
 
 def interval_over_examples(files: Files, task: str) -> tuple[float, float] | None:
@@ -159,6 +155,14 @@ def _interval(files: tuple[Kept, ...]) -> tuple[float, float] | None:
         return None
     low, high = np.quantile(resampled_scores([aligned.sets])[:, 0], ENDS)
     return float(low), float(high)
+
+
+def _of_tasks(first: Files, second: Files, tasks: Sequence[str]) -> tuple[FilesOfTask, ...] | None:
+    """Files of both models for each task; None where one has none that both share."""
+    shared = _shared(first, second)
+    if not tasks or not all(task in shared for task in tasks):
+        return None
+    return tuple(shared[task] for task in tasks)
 
 
 def _shared(first: Files, second: Files) -> dict[str, FilesOfTask]:

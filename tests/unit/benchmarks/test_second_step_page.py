@@ -45,15 +45,21 @@ def second_job(program: ModuleType, database: Database, settings: Settings, pipe
     return report, program.step_of(report, named.model, named.task)
 
 
-def test_each_method_is_beside_the_teacher_and_beside_the_others(
-    program: ModuleType, database: Database, settings: Settings, made: list[str]
-) -> None:
+def compared(program: ModuleType, database: Database, settings: Settings, made: list[str]) -> Any:
+    """The report of the first pipeline, its second step, and all models beside that one's."""
     report, step = second_job(program, database, settings, made[0])
     _, other = second_job(program, database, settings, made[1])
     with database.read() as session:
-        everyone = program.gathered(session, settings, made[0], step, other.job)
-        with pytest.raises(SystemExit, match="universal-kd-il is the pipeline's own; leave it out"):
-            program.gathered(session, settings, made[0], step, step.job)
+        return report, step, program.gathered(session, settings, made[0], step, other.job)
+
+
+def test_each_method_is_beside_the_teacher_and_beside_the_others(
+    program: ModuleType, database: Database, settings: Settings, made: list[str]
+) -> None:
+    report, step, everyone = compared(program, database, settings, made)
+    own = pytest.raises(SystemExit, match="universal-kd-il is the pipeline's own; leave it out of")
+    with database.read() as session, own:
+        program.gathered(session, settings, made[0], step, step.job)
     assert list(everyone) == ["teacher", "fine-tuned", "universal-kd-il", "none"]
     numbers = program.figures(everyone, step.task)
     assert [one["seeds"] for one in numbers.values()] == [[0, 1, 2]] * 4
@@ -86,10 +92,7 @@ def test_each_method_is_beside_the_teacher_and_beside_the_others(
 def test_figures_are_of_the_seeds_that_all_have(
     program: ModuleType, database: Database, settings: Settings, made: list[str]
 ) -> None:
-    _, step = second_job(program, database, settings, made[0])
-    _, other = second_job(program, database, settings, made[1])
-    with database.read() as session:
-        everyone = program.gathered(session, settings, made[0], step, other.job)
+    _, step, everyone = compared(program, database, settings, made)
     fewer = {**everyone, "none": everyone["none"].on(frozenset([1]))}
     numbers = program.figures(fewer, step.task)
     assert [one["seeds"] for one in numbers.values()] == [[1]] * 4

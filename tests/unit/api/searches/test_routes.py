@@ -116,6 +116,17 @@ def test_what_cannot_be_done_is_refused_at_once(
     assert client.get(SEARCHES).json()["items"] == []
 
 
+def test_a_corpus_that_is_not_there_is_refused_at_once_and_at_its_field(
+    client: TestClient, tmp_path: Path
+) -> None:
+    answer = client.post(SEARCHES, json={"corpus": str(tmp_path / "data" / "nothing.txt")})
+    assert answer.status_code == 422
+    (problem,) = answer.json()["errors"]
+    assert problem["where"] == "body.corpus.source"
+    assert "nothing.txt" in problem["message"]
+    assert client.get(SEARCHES).json()["items"] == []
+
+
 def test_a_corpus_below_a_data_root_is_taken(client: TestClient, tmp_path: Path) -> None:
     text = tmp_path / "data" / "text.txt"
     text.write_text("some text\n")
