@@ -247,6 +247,41 @@ def test_no_more_at_a_time_than_there_is_room_for(
     assert (read(database, first).status, read(database, second).status) == ("running", "queued")
 
 
+def test_no_user_has_more_at_work_than_the_setting_says(
+    settings: Settings, database: Database
+) -> None:
+    environment = {
+        "KDNAS_HOME": str(settings.home),
+        "KDNAS_DATABASE_URL": settings.database_url,
+        "KDNAS_MAX_RUNNING_PER_USER": "1",
+    }
+    made = Coordinator(Settings.from_environment(environment), database, max_running=3)
+    of_ann, of_bob = [], []
+    for found, owner, name in ((of_ann, "ann", "a0"), (of_ann, "ann", "a1"), (of_bob, "bob", "b0")):
+        with database.write() as session:
+            job = searches.create_search(session, SPEC, name=name, owner_kind="service")
+            jobs.get_job(session, job.id).owner = owner
+        found.append(job.id)
+    made.start()
+    try:
+        stopped: set[int] = set()
+
+        def both_stand_still() -> bool:
+            for child in list(made._children):
+                if child.process.pid not in stopped:
+                    os.kill(child.process.pid, signal.SIGSTOP)
+                    stopped.add(child.process.pid)
+            return len(stopped) == 2
+
+        wait_until(both_stand_still)
+        time.sleep(4 * module.POLL_SECONDS)
+        assert len(made._children) == 2  # of three places
+        standing = [read(database, search_id).status for search_id in (*of_ann, *of_bob)]
+        assert standing == ["running", "queued", "running"]
+    finally:
+        made.stop(5)
+
+
 def test_children_get_the_settings_and_no_secret(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
