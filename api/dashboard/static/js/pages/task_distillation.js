@@ -58,7 +58,7 @@ function showSummary() {
     job.warnings.map((text) => el("p", { class: "notice" }, text)),
     tiles([
       ["Task", found?.task ?? job.task],
-      ["Teacher", points(found?.teacher.held_out), el("small", {}, `${found ? ` held out, ${points(found.teacher.main)} reported` : ""} ${job.teacher ?? ""}`)],
+      ["Teacher", points(found?.teacher.held_out), el("small", {}, [found && ` held out, ${points(found.teacher.main)} reported`, job.teacher].filter(Boolean).join(" · "))],
       ["Best held out", points(best?.held_out), el("small", {}, best ? ` ${best.method}: ${points(best.mean)} reported` : "")],
       ["Student", found ? millions(found.student.parameters / 1e6) : "–", el("small", {}, " parameters")],
       [job.seeds.length > 1 ? "Seeds" : "Seed", job.seeds.join(", ")],
