@@ -24,8 +24,6 @@ from kdnas.errors import StoreError
 MANIFEST = "manifest.json"
 DRAFT_PREFIX = ".draft-"
 ABANDONED_AFTER_SECONDS = 2 * 24 * 3600
-# What a full or read-only disk says; other errors in a draft's body are not the store's.
-DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ exit codes are given where requests come in (``kdnas.cli``, ``api``), not here.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -214,6 +215,20 @@ class OutOfReachError(NotNowError):
 
 class CancelledError(WorkError):
     """Somebody cancelled the work while it went on; it cannot be resumed."""
+
+
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+"""What a full or read-only disk says."""
+
+
+def of_a_disk(error: Exception, home: str = "KDNAS_HOME") -> StoreError | None:
+    """Word what a disk said in the middle of some work; None if it was no disk that failed."""
+    if not isinstance(error, OSError) or error.errno not in DISK_ERRORS:
+        return None
+    return StoreError(
+        f"{error.filename or 'a file'} could not be written ({error.strerror}); free space there, "
+        f"or in {home} and where the result goes, and resume"
+    )
 
 
 def too_long_a_name(error: OSError) -> str:

@@ -25,7 +25,6 @@ import fsspec
 from filelock import FileLock
 
 from kdnas.artefact import (
-    DISK_ERRORS,
     DRAFT_PREFIX,
     MANIFEST,
     Manifest,
@@ -40,7 +39,7 @@ from kdnas.artefact import (
     write_atomically,
     wrong_size,
 )
-from kdnas.errors import KdnasError, NotFoundError, StoreError
+from kdnas.errors import DISK_ERRORS, KdnasError, NotFoundError, StoreError
 from kdnas.in_use import REMOVED_PREFIX, note_use
 from kdnas.records import fingerprint as fingerprint_of
 from kdnas.settings import Settings

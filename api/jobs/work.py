@@ -8,13 +8,12 @@ from typing import Final
 
 from api.jobs.context import JobContext, StoppedError, StoppedStatus
 from api.jobs.lease import held_lease, watched
-from kdnas.artefact import DISK_ERRORS
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Job
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.queue.transitions import StopWish, stop_wish
 from kdnas.db.repository import jobs
-from kdnas.errors import ConflictError, DatabaseError, NotNowError, StoreError
+from kdnas.errors import ConflictError, DatabaseError, NotNowError, of_a_disk
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 
@@ -146,20 +145,11 @@ def at_work(
             except Exception as error:
                 if claim is not None and isinstance(error, NotNowError):
                     raise
-                if isinstance(error, OSError) and error.errno in DISK_ERRORS:
-                    told = _of_a_disk(error, settings)
-                    context.fail(told)
-                    raise told from error
-                context.fail(error)
-                raise
-
-
-def _of_a_disk(error: OSError, settings: Settings) -> StoreError:
-    """Say what a disk said, wherever in the work that was."""
-    return StoreError(
-        f"{error.filename or 'a file'} could not be written ({error.strerror}); free space there, "
-        f"or in KDNAS_HOME ({settings.home}) and where the result goes, and resume"
-    )
+                told = of_a_disk(error, f"KDNAS_HOME ({settings.home})")
+                context.fail(told or error)
+                if told is None:
+                    raise
+                raise told from error
 
 
 def _set_running(database: Database, job_id: str) -> None:

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
 from kdnas.architecture import Architecture
-from kdnas.errors import BackendError, ConflictError, DatabaseError, NotNowError, TrainingError
+from kdnas.errors import (
+    BackendError,
+    ConflictError,
+    DatabaseError,
+    NotNowError,
+    TrainingError,
+    of_a_disk,
+)
 from kdnas.records import (
     CANDIDATE_ENDS,
     AttemptInterrupted,
@@ -136,6 +143,7 @@ def run_search(
         SpecError: the limits leave no state, or the strategy breaks its contract.
         BackendError: the workers gave up.
         TrainingError: not one candidate could be trained.
+        StoreError: a disk is full.
         ConflictError: another process works on the same search; its status is left alone.
         DatabaseError: the journal is out of reach; the search keeps its status and can go on.
         NotNowError: the cluster is out of reach or full; likewise, and the caller decides what
@@ -157,9 +165,12 @@ def run_search(
     except (ConflictError, DatabaseError, NotNowError):
         raise
     except Exception as error:
-        reason = str(error) or type(error).__name__
+        told = of_a_disk(error)
+        reason = str(told or error) or type(error).__name__
         journal.set_status(setup.search_id, "failed", reason, among=("running",))
-        raise
+        if told is None:
+            raise
+        raise told from error
     finally:
         backend.close()
 

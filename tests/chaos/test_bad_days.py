@@ -83,7 +83,7 @@ def test_a_disk_that_fills_up_ends_a_command_in_a_sentence(
 ) -> None:
     said = [suffer_by_command(on_disk, called(on_disk, label), disk) for _ in range(2)]
     assert any("No space left on device" in one or "the disk is full" in one for one in said), said
-    assert all(not one or "free" in one for one in said)
+    assert all(not one or "free" in one for one in said), said
 
 
 def test_a_disk_that_fills_up_ends_a_job_of_the_service_in_a_sentence(

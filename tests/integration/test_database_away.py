@@ -249,6 +249,10 @@ def test_a_job_of_the_service_goes_on_in_the_same_process(place: Place) -> None:
         ((pid,),) = place.rows("select lease_pid from jobs where name = 'served'")
         return int(pid or 0)
 
+    def said_in_logs() -> str:
+        logs = (place.program.folder / "home" / "jobs").rglob("*")
+        return "".join(log.read_text("utf-8", "replace") for log in logs if log.is_file())
+
     with place.program.coordinator(**place.environment):
         place.wait_for(lambda: place.num_trained("served") > 1)
         pid = worker()
@@ -258,9 +262,9 @@ def test_a_job_of_the_service_goes_on_in_the_same_process(place: Place) -> None:
         trained = place.num_trained("served")
         place.wait_for(lambda: place.num_trained("served") > trained)
         assert worker() == pid
-        # In the log of the job stands what a command says.
-        logs = (place.program.folder / "home" / "jobs").rglob("*")
-        said = "".join(log.read_text("utf-8", "replace") for log in logs if log.is_file())
+        # In the log of the job stands what a command says, soon after the database has answered.
+        place.wait_for(lambda: BACK in said_in_logs())
+        said = said_in_logs()
         assert (said.count(GONE), said.count(BACK)) == (1, 1), said
         assert "waiting, since " in said
         place.wait_for(lambda: place.num_trained("served") == 12 and worker() == 0)

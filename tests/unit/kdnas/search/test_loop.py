@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import math
 import subprocess
 import sys
@@ -12,7 +13,14 @@ import numpy as np
 import pytest
 
 from kdnas.architecture import Architecture
-from kdnas.errors import BackendError, DatabaseError, OutOfReachError, SpecError, TrainingError
+from kdnas.errors import (
+    BackendError,
+    DatabaseError,
+    OutOfReachError,
+    SpecError,
+    StoreError,
+    TrainingError,
+)
 from kdnas.records import (
     BackendEvent,
     Candidate,
@@ -447,6 +455,26 @@ def test_lost_workers_fail_the_search_and_it_can_go_on() -> None:
         world.run(backend)
     assert world.status == ("failed", "all workers are lost; start new ones and resume")
     assert backend.num_closed == 1
+    assert world.run() == "succeeded"
+    assert world.outcome == undisturbed.outcome
+
+
+def test_a_full_disk_is_told_in_a_sentence() -> None:
+    class OnAFullDisk(FakeBackend):
+        def run(
+            self, requests: Sequence[MiniKDRequest], may_begin: Callable[[], bool] = lambda: True
+        ) -> Iterator[BackendEvent]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    undisturbed = World()
+    undisturbed.run()
+    world = World()
+    with pytest.raises(
+        StoreError, match=r"^a file could not be written \(No space left on device\)"
+    ):
+        world.run(OnAFullDisk())
+    assert world.status[0] == "failed"
+    assert str(world.status[1]).endswith("KDNAS_HOME and where the result goes, and resume")
     assert world.run() == "succeeded"
     assert world.outcome == undisturbed.outcome
 
