@@ -303,6 +303,7 @@ def _notes(stored: _Stored, case: Case) -> list[str]:
     statuses = [one.status for _, one in made]
     statuses += [one.status for m in stored.members for one in m.evaluations]
     statuses += [one.status for m in stored.members for one in m.task_distillations]
+    changed = [task for task in tasks if len(_versions(stored.members, task)) > 1]
     layers = None if stored.facts is None else stored.facts.teacher["layers"]
     steps = second_step_notes(stored.spec, stored.members, stored.taught, layers)
     cancelled = statuses.count("cancelled")
@@ -319,6 +320,12 @@ def _notes(stored: _Stored, case: Case) -> list[str]:
             f"The predictions of {', '.join(elsewhere)} lie on another machine, where this report "
             "can tell more of how sure the differences are.",
         ),
+        (
+            changed,
+            f"The data of {', '.join(changed)} changed between the evaluations: models learned "
+            "from, or are scored on, other examples there, and differences are not theirs alone; "
+            "a new pipeline scores all on the same.",
+        ),
         (unknown, f"The search's latency table has no figure for {', '.join(unknown)}."),
         (
             timed,
@@ -333,6 +340,12 @@ def _notes(stored: _Stored, case: Case) -> list[str]:
         (case.picks and alike, ONE_RATE),
     ]
     return [*(text for holds, text in said if holds), *steps]
+
+
+def _versions(members: Sequence[MemberRecord], task: str) -> set[str]:
+    """Tell the versions of a task's data that scores are of."""
+    scored = (one for member in members for one in member.evaluations if one.metrics)
+    return {one.decides["data"] for one in scored if one.task == task and "data" in one.decides}
 
 
 def report_json(report: PipelineReport) -> dict[str, Any]:

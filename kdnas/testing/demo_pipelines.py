@@ -285,7 +285,7 @@ def _finish(
     home: Path | None,
     fails: bool,
 ) -> None:
-    evaluations.note_prepared(session, row_id, {"key": row_id})
+    evaluations.note_prepared(session, row_id, {"key": row_id, "data": pair.task})
     jobs.set_status(session, row_id, "running")
     if fails:
         why = "out of memory; use a smaller batch_size"

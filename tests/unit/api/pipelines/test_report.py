@@ -22,7 +22,7 @@ from api.pipelines.results import ModelLine, PipelineReport
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
-from kdnas.db.repository import jobs
+from kdnas.db.repository import evaluations, jobs, pipelines
 from kdnas.errors import NotFoundError
 from kdnas.records import PipelineStage
 from kdnas.settings import Settings
@@ -61,6 +61,7 @@ def used(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Ite
         add("failed", searched, failing=True)
         add("taught", searched, home=home, spec=SECOND_STEP)
         add("half-taught", searched, failing=True, spec=SECOND_STEP)
+        add("changed", searched)
         add("orphan", deleted, stage="distillation")
         with database.write() as session:
             jobs.delete_job(session, deleted)
@@ -273,6 +274,16 @@ def test_without_predictions_the_seeds_say_how_sure_it_is(used: Used) -> None:
     assert {one.difference.over for one in report.beside} == {"seeds"}
     assert any("lie on another machine" in note for note in report.notes)
     assert all(not one.tests for one in report.beside)
+
+
+def test_data_that_changed_between_the_evaluations_are_told(used: Used) -> None:
+    assert not any("changed between" in note for note in used.report("done").notes)
+    with used.database.write() as session:
+        members = pipelines.list_members(session, used.report("changed").id)
+        one = members[-1].evaluations[0]
+        evaluations.note_prepared(session, one.id, {**one.decides, "data": "other"})
+    (note,) = [n for n in used.report("changed").notes if "changed between" in n]
+    assert note.startswith(f"The data of {one.task} changed between the evaluations: ")
 
 
 def test_failures_are_told_with_how_to_go_on(used: Used) -> None:
