@@ -15,7 +15,7 @@ from typing import Any, Literal
 from kdnas.evaluation.model_figures import ModelFigures
 from kdnas.evaluation.reports.published import PublishedResult, Score, published
 from kdnas.evaluation.results import TaskResult
-from kdnas.evaluation.scoring.averages import language_average, suite_averages
+from kdnas.evaluation.scoring.averages import Average, language_average, suite_averages
 from kdnas.evaluation.scoring.significance import Comparison
 from kdnas.evaluation.tasks.registry import TASKS, find_task
 from kdnas.evaluation.tasks.task import METRIC_NAMES
@@ -167,11 +167,12 @@ def make_report(
         hidden: its width.
         max_published: how many published rows stand beside, those with most columns first.
     """
+    ambiguous = _ambiguous(suite, measured)
     rows = [
         Row(
             group.model,
             "measured",
-            _cells(suite, group.results),
+            _cells(suite, group.results, ambiguous),
             figures=group.known_figures,
         )
         for group in measured
@@ -198,7 +199,26 @@ def make_report(
     )
 
 
-def _cells(suite: str, results: Sequence[TaskResult]) -> dict[str, Cell]:
+def _ambiguous(suite: str, measured: Sequence[Measured]) -> frozenset[str]:
+    """Labels under which averages over different tasks or languages would stand."""
+    over: dict[str, set[tuple[str, ...]]] = {}
+    for group in measured:
+        averages = suite_averages(suite, dict.fromkeys(_common(group.results), 0.0))
+        for average in (*averages, *filter(None, map(_over_languages, group.results))):
+            over.setdefault(average.label, set()).add(average.over)
+    return frozenset(label for label, found in over.items() if len(found) > 1)
+
+
+def _common(results: Sequence[TaskResult]) -> list[str]:
+    """Tasks that every seed has."""
+    seeds: dict[int, set[str]] = {}
+    for result in results:
+        seeds.setdefault(result.seed, set()).add(result.task)
+    names = dict.fromkeys(result.task for result in results)
+    return [task for task in names if all(task in found for found in seeds.values())]
+
+
+def _cells(suite: str, results: Sequence[TaskResult], ambiguous: frozenset[str]) -> dict[str, Cell]:
     """Column → score: tasks with their languages, then averages of the suite.
 
     Averages are taken seed by seed, over the tasks that every seed has.
@@ -207,20 +227,26 @@ def _cells(suite: str, results: Sequence[TaskResult]) -> dict[str, Cell]:
     seeds: dict[int, dict[str, float]] = {}
     for result in results:
         seeds.setdefault(result.seed, {})[result.task] = result.main
-        for column, score in _scores(result).items():
+        for column, score in _scores(result, ambiguous).items():
             values.setdefault(column, []).append(score)
-    common = [task for task in dict.fromkeys(r.task for r in results) if _in_all(task, seeds)]
+    common = _common(results)
     for scores in seeds.values():
         for average in suite_averages(suite, {task: scores[task] for task in common}):
-            values.setdefault(average.label, []).append(average.value)
+            values.setdefault(_label(average, ambiguous), []).append(average.value)
     return {column: Cell.of(scores) for column, scores in values.items()}
 
 
-def _in_all(task: str, seeds: Mapping[int, Mapping[str, float]]) -> bool:
-    return all(task in scores for scores in seeds.values())
+def _label(average: Average, ambiguous: frozenset[str]) -> str:
+    return average.long_label if average.label in ambiguous else average.label
 
 
-def _scores(result: TaskResult) -> dict[str, float]:
+def _over_languages(result: TaskResult) -> Average | None:
+    if result.suite == OWN_SUITE:
+        return None
+    return language_average(find_task(result.task), result.metrics)
+
+
+def _scores(result: TaskResult, ambiguous: frozenset[str]) -> dict[str, float]:
     """Column → score of one result: its languages, if the task has such, then the task itself.
 
     A task without all of the languages that papers average is called otherwise than theirs.
@@ -228,11 +254,11 @@ def _scores(result: TaskResult) -> dict[str, float]:
     if result.suite == OWN_SUITE:
         return {result.task: result.main}
     task = find_task(result.task)
-    average = language_average(task, result.metrics)
+    average = _over_languages(result)
     if average is None:
         return {task.name: result.main}
     scores = {f"{task.name} {n}": v[task.main_metric] for n, v in result.metrics.items()}
-    return {**scores, average.label: result.main}
+    return {**scores, _label(average, ambiguous): result.main}
 
 
 def _details(group: Measured) -> list[Detail]:

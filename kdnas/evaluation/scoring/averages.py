@@ -40,7 +40,20 @@ class Average:
         """The name, and how many of how many are in it where some are missing."""
         if not self.missing:
             return self.name
-        return f"{self.name} ({len(self.over)} of {len(self.over) + len(self.missing)})"
+        return f"{self.name} ({self._how_many})"
+
+    @property
+    def long_label(self) -> str:
+        """The name, and which of them are in it, or which are not, where some are missing."""
+        if not self.missing:
+            return self.name
+        is_most = len(self.over) > len(self.missing)
+        which = f"without {', '.join(self.missing)}" if is_most else ", ".join(self.over)
+        return f"{self.name} ({self._how_many}: {which})"
+
+    @property
+    def _how_many(self) -> str:
+        return f"{len(self.over)} of {len(self.over) + len(self.missing)}"
 
 
 def suite_averages(suite: str, scores: Mapping[str, float]) -> list[Average]:

@@ -87,6 +87,28 @@ def test_cells_are_means_and_deviations_over_seeds(report: Report) -> None:
     assert Cell.of([0.5]).deviation is None
 
 
+def test_averages_over_different_tasks_have_columns_of_their_own() -> None:
+    tasks = ("CoLA", "SST-2", "RTE")
+    scores = {task: accuracy(task, [0.5, 0.6]) for task in tasks}
+    first, second = (
+        Measured(name, tuple(r for task in tasks if task != without for r in scores[task]))
+        for name, without in (("first", "CoLA"), ("second", "RTE"))
+    )
+    apart = make_report("glue", [first, second])
+    assert {"GLUE (2 of 8: SST-2, RTE)", "GLUE (2 of 8: CoLA, SST-2)"} <= {*apart.columns}
+    assert "GLUE (2 of 8)" not in apart.columns
+    assert "GLUE (2 of 8)" in make_report("glue", [first, first]).columns
+
+    metrics = [{name: {"accuracy": 0.5} for name in names} for names in (["en", "de"], ["en"])]
+    measured = [Measured(f"{n}", (result("XNLI", 0, one),)) for n, one in enumerate(metrics)]
+    assert {"XNLI (2 of 15)", "XNLI (1 of 15)"} <= {*make_report("xnli", measured).columns}
+    other = Measured(
+        "other", (result("XNLI", 0, {"en": {"accuracy": 0.5}, "sw": metrics[1]["en"]}),)
+    )
+    columns = make_report("xnli", [measured[0], other]).columns
+    assert {"XNLI (2 of 15: en, de)", "XNLI (2 of 15: en, sw)"} <= {*columns}
+
+
 def test_the_teacher_stands_beside(report: Report) -> None:
     (against,) = report.against
     assert against.retained == {"SST-2": pytest.approx(0.82 / 0.91)}

@@ -24,6 +24,11 @@ def test_an_average_says_what_is_missing() -> None:
     scores = {name: SCORES[name] for name in ("CoLA", "RTE", "SST-2", "WNLI")}
     whole, without = suite_averages("glue", scores)
     assert whole.label == "GLUE (3 of 8)"
+    assert whole.long_label == "GLUE (3 of 8: CoLA, SST-2, RTE)"
+    (most, *_) = suite_averages(
+        "glue", {name: SCORES[name] for name in AVERAGES["glue"]["GLUE"][1:]}
+    )
+    assert most.long_label == "GLUE (7 of 8: without CoLA)"
     assert set(whole.missing) == {"MRPC", "STS-B", "QQP", "MNLI", "QNLI"}
     assert without.value == pytest.approx((SCORES["RTE"] + SCORES["SST-2"]) / 2)
 
