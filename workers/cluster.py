@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import ray
 
@@ -19,6 +20,8 @@ from kdnas.errors import BackendError, NotNowError, OutOfReachError
 
 OBJECT_STORE_BYTES = 256 * 1024**2  # results are small; corpora travel as files
 CONNECT_SECONDS = 10
+LOCAL_STARTS = 2
+"""So often a local cluster is started: Ray gives up a busy machine's after a fixed half minute."""
 LAST_WORDS_SECONDS = 1.5
 """So long it takes until what workers print is here; what comes after a shutdown is lost."""
 
@@ -33,7 +36,8 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
 
     Raises:
         OutOfReachError: nobody answers at the address.
-        NotNowError: a local one does not start; Ray gives it half a minute.
+        NotNowError: a local one does not start, also when it is started again; Ray gives it half
+            a minute.
         BackendError: who answers there is no cluster for us.
     """
     if ray.is_initialized():
@@ -58,7 +62,8 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
             if address:
                 _knock(address)
             with _quiet_ray(), _signal_handlers_kept(defaults=False):
-                ray.init(
+                _start(
+                    1 if address else LOCAL_STARTS,
                     **options,
                     runtime_env=_quoted_python(address),
                     log_to_driver=shows_workers,
@@ -73,6 +78,17 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
             if shows_workers:
                 time.sleep(LAST_WORDS_SECONDS)
             ray.shutdown()
+
+
+def _start(times: int, **options: Any) -> None:
+    """Call ray.init, and again where a node was too slow; what is left of it ends with us."""
+    for left in reversed(range(times)):
+        try:
+            ray.init(**options)
+            return
+        except Exception as error:  # Ray has no other name for it
+            if not left or "timed out" not in str(error):
+                raise
 
 
 def _told(error: Exception, address: str | None) -> BackendError:

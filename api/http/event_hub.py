@@ -155,7 +155,7 @@ class EventHub:
     def _fresh(self, job_id: str | None, position: int) -> tuple[bytes, int]:
         """What the window holds behind a position, and the position after it."""
         behind = takewhile(lambda item: item[0].id > position, reversed(self._window))
-        about = (line for e, line in behind if job_id in {None, e.job_id, e.root_job_id})
+        about = (line for event, line in behind if job_id is None or _is_about(event, job_id))
         return b"".join(reversed([*about])), max(position, self._last)
 
     async def _stored(self, job_id: str | None, position: int) -> tuple[bytes, int]:
@@ -185,6 +185,13 @@ async def _wait(news: asyncio.Event, until: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout_at(until):
             await news.wait()
+
+
+def _is_about(event: EventRecord, job_id: str) -> bool:
+    """Whether who follows a job is told; its own end it does not outlive, but a page of it does."""
+    if event.type.endswith("_deleted") and event.payload.get("job") == job_id:
+        return True
+    return job_id in {event.job_id, event.root_job_id}
 
 
 def _line(event: EventRecord) -> bytes:

@@ -317,3 +317,62 @@ def test_tabs_out_of_sight_leave_connections_to_the_one_that_is_looked_at(
     expect(first.locator("#log li").filter(has_text="Episode 1 began")).to_have_count(1)
     expect(first.locator("#summary")).to_contain_text("8 of 24 candidates")
     assert was_not_reloaded(first)
+
+
+def test_a_click_is_not_lost_when_the_page_is_shown_anew_meanwhile(
+    page: Page, empty: Service
+) -> None:
+    search_id = begin_search(empty, "pressed")
+    page.goto(f"{empty.url}/searches/pressed")
+    live(page)
+    pause = page.get_by_role("button", name="Pause")
+    expect(page.locator("#summary")).to_contain_text("0 of 24 candidates")
+    pause.hover()
+    page.mouse.down()
+    demo_data.add_episode(empty.database, search_id, 1, PICKS, epsilon=1.0)
+    expect(page.locator("#log")).to_contain_text("Episode 1 ended")
+    page.wait_for_timeout(2500)  # until the page would have been shown anew
+    expect(page.locator("#summary")).to_contain_text("0 of 24 candidates")
+    page.mouse.up()
+    expect(page.locator("#summary .chip")).to_have_text("paused")
+    expect(page.locator("#summary")).to_contain_text("8 of 24 candidates")
+
+
+def test_who_looks_at_a_job_is_told_that_it_was_deleted(page: Page, empty: Service) -> None:
+    made = demo_data.add_distillation(
+        empty.database, "short-lived", "4,8,384,1024,gelu", steps=1000, until=200
+    )
+    with empty.database.write() as session:
+        jobs.set_status(session, made, "cancelled")
+    page.goto(f"{empty.url}/distillations/short-lived")
+    expect(page.locator("#summary")).to_contain_text("Step 200 of 1,000")
+    live(page)
+    with empty.database.write(by="ana") as session:
+        jobs.delete_job(session, made)
+    expect(page.locator("#problem")).to_have_text(
+        "This was deleted by ana; the page shows what it was."
+    )
+    expect(page.locator("#summary")).to_contain_text("Step 200 of 1,000")
+    expect(page.locator("#summary").get_by_role("button", name="Delete")).to_be_disabled()
+
+
+def test_a_sweep_tells_how_far_it_is_without_an_event(
+    page: Page, empty: Service, complaints: Complaints
+) -> None:
+    complaints.expected.append("409")  # this service has no latency table for its readings
+    made = demo_data.add_sweep(empty.database, "under-way", each=100)
+    with empty.database.write() as session:
+        jobs.set_status(session, made, "running")
+        jobs.note_progress(session, made, 3, 24)
+    page.goto(f"{empty.url}/sweeps/under-way")
+    expect(page.locator("#summary")).to_contain_text("3 of 24 states")
+    no_reload(page)
+    with empty.database.write() as session:
+        jobs.note_progress(session, made, 6, 24)
+    expect(page.locator("#summary")).to_contain_text("6 of 24 states")
+    page.goto(f"{empty.url}/jobs")
+    row = page.locator("tr", has_text="under-way")
+    expect(row).to_contain_text("25 %")
+    with empty.database.write() as session:
+        jobs.note_progress(session, made, 12, 24)
+    expect(row).to_contain_text("50 %")

@@ -68,6 +68,7 @@ def test_a_session_that_ends_while_a_page_is_open_leads_to_the_login(
     page.goto(f"{guarded.url}/login")
     page.get_by_label("Token").fill(VIEWER)
     page.get_by_role("button", name="Log in").click()
+    expect(page).to_have_url(f"{guarded.url}/searches")
     page.goto(f"{guarded.url}/distillations/guarded")
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
     page.context.clear_cookies()

@@ -466,7 +466,7 @@ def test_a_search_says_how_sure_it_is(page: Page, service: Service) -> None:
     expect(page.locator("#tradeoff .legend")).to_contain_text("Pareto front ± noise")
     expect(page.locator("#tradeoff .errorbar").first).to_be_visible()
     marked = page.locator("#ranking tbody tr", has_text="≈ 1")
-    assert marked.count() > 0
+    expect(marked.first).to_be_visible()
     assert page.locator("#ranking tbody tr").first.inner_text().count("≈") == 0
     rows = page.locator("#candidates tbody tr")
     expect(rows.filter(has_text="≈ best").first).to_be_visible()
@@ -581,7 +581,8 @@ def test_candidates_are_sorted_filtered_and_paged(page: Page, service: Service) 
     expect(rows).to_have_count(25)
     rewards = [float(text) for text in column(page, "#candidates", 3)]
     assert rewards == sorted(rewards, reverse=True)
-    expect(rows.filter(has_text="≈ best").first).to_be_visible()  # marked after they are shown
+    marked = rows.filter(has_text="≈ best").first  # after they are shown
+    expect(marked).to_be_visible(timeout=120_000)
     first = column(page, "#candidates", 1)
 
     page.locator("#candidates").get_by_role("button", name="Next").click()
@@ -775,7 +776,7 @@ def test_no_page_is_wider_than_a_phone(open_page: OpenPage, service: Service, pa
     page = open_page(width=390, height=844, scheme="dark")
     page.goto(service.url + path)
     page.wait_for_load_state("load")
-    expect(page.locator("main .skeleton")).to_have_count(0)
+    expect(page.locator("main .skeleton")).to_have_count(0, timeout=120_000)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 

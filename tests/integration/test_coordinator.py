@@ -35,8 +35,10 @@ from kdnas.testing.forked_runners import RUNNER
 
 pytestmark = pytest.mark.slow
 
-STEPS = 600
-"""Of trainings that are paused in the middle."""
+STEPS = 1200
+"""Of trainings that are paused in the middle: they outlast a pause and its way back."""
+ENDLESS_STEPS = 20 * STEPS
+"""Of one that is paused at once, and never comes to its end."""
 
 Outcome = list[tuple[int, int, str, float | None, float | None]]
 
@@ -257,10 +259,10 @@ def test_six_at_once_one_cancelled_one_paused_and_resumed(
 class Longer:
     """Searches of three groups, whose trainings take long enough to be paused in the middle."""
 
-    def __init__(self, here: Place) -> None:
-        self.here = here
+    def __init__(self, here: Place, steps: int = STEPS) -> None:
+        self.here, self.steps = here, steps
         self.changes = {
-            "proxy": here.spec["proxy"] | {"steps": STEPS},
+            "proxy": here.spec["proxy"] | {"steps": steps},
             "controller": here.spec["controller"] | {"episodes": 3, "candidates": 2},
             "backend": here.spec["backend"] | {"group_size": 2},
         }
@@ -282,8 +284,8 @@ class Longer:
         """Pause it in the middle of the group after those that have finished."""
 
         def is_in_training() -> bool:
-            found = re.search(rf"students at step (\d+) of {STEPS}", self.standing(search_id))
-            begun = found is not None and 0 < int(found[1]) < STEPS // 2
+            found = re.search(rf"students at step (\d+) of {self.steps}", self.standing(search_id))
+            begun = found is not None and 0 < int(found[1]) < self.steps // 2
             return begun and self.here.num_finished(search_id) == num_finished
 
         self.here.wait_for(is_in_training)
@@ -321,8 +323,9 @@ def test_a_pause_in_the_middle_of_a_group_loses_nothing(sqlite_place: Place) -> 
         assert here.outcome(search_id) == expected
         assert here.check_attempts(search_id) == {"succeeded": 6}
 
-        hasty = here.queue("hasty", **longer.changes)
-        longer.pause(hasty, 0)
+        endless = Longer(here, ENDLESS_STEPS)
+        hasty = here.queue("hasty", **endless.changes)
+        endless.pause(hasty, 0)
         here.act(hasty, "pause_now")
         here.wait_for(lambda: here.holder_pid(hasty) is None, 10)
         assert here.num_finished(hasty) == 0

@@ -28,7 +28,9 @@ import os
 from api.logs.service_log import configure_logs
 configure_logs()
 import ray
+import workers.cluster
 from workers.cluster import cluster
+workers.cluster.LAST_WORDS_SECONDS = 8  # what brings them may have begun after the worker
 """
 TALKS_AND_FAILS = (
     AS_A_RUNNER

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,29 @@ import psutil
 import pytest
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
+
+LATE = """
+import ray._private.services as services
+import psutil, ray
+from workers.cluster import cluster
+in_time, asked = services.get_node, []
+
+def late(*about):
+    asked.append(about)
+    if len(asked) == 1:
+        raise Exception("The current node timed out during startup.")
+    return in_time(*about)
+
+services.get_node = late
+
+@ray.remote
+def work():
+    return "done"
+
+with cluster(None, 1):
+    print(ray.get(work.remote()), *(p.pid for p in psutil.Process().children(recursive=True)))
+"""
+"""As on a machine that is busy: the first node is not known within Ray's half a minute."""
 
 
 @pytest.fixture
@@ -54,3 +78,21 @@ def test_it_ends_with_who_holds_its_stdin(process: subprocess.Popen[str]) -> Non
     assert process.stdin is not None
     process.stdin.close()
     assert ends(process, below) == 0
+
+
+def test_a_node_that_was_too_slow_is_started_again_and_nothing_is_left(ray_home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", LATE],
+        env={**os.environ, "HOME": str(ray_home)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    said, *pids = done.stdout.split()
+    assert said == "done"
+    assert pids
+    deadline = time.monotonic() + 150  # Ray's agents look for the database of what is gone first
+    while any(psutil.pid_exists(int(pid)) for pid in pids):
+        assert time.monotonic() < deadline, "a process of it is left"
+        time.sleep(0.1)

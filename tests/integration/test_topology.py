@@ -7,12 +7,12 @@ home of its own, and the service. The node comes last, so work has to wait for i
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -150,8 +150,7 @@ def _free_port() -> int:
 @contextmanager
 def _short_folder() -> Iterator[Path]:
     """For Ray's sockets, whose paths must not be long."""
-    folder = Path(f"/tmp/kdnas-ray-{os.getpid()}")
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="kdnas-ray-", dir="/tmp"))
     try:
         yield folder
     finally:
@@ -280,7 +279,15 @@ def test_work_goes_to_a_node_that_shares_only_the_store(topology: Topology) -> N
     rows = here.get(f"{search}/candidates")["items"]
     assert {row["status"] for row in rows} == {"succeeded"}
     assert len(rows) == 2
-    told = here.events()
+    told = ""
+
+    def is_whole() -> bool:
+        nonlocal told
+        told = here.events()
+        ends = r'event: (distillation|search)_status\ndata: [^\n]*"succeeded"'
+        return len(re.findall(ends, told)) == 2
+
+    wait_for(is_whole, 60)
     assert "waiting for room: the Ray cluster at" in told
     assert "_interrupted" not in told
 

@@ -284,7 +284,7 @@ def _published_rows(
     """Published rows with any of the columns: those with most of them, and of like size, first.
 
     What was scored by the GLUE server is left out, since our scores are of other examples; so is a
-    score by another metric than ours, which of MRPC, QQP and STS-B some papers report, and an average
+    score by another metric than ours, which of MRPC, QQP and STS-B some papers have, and an average
     with one in it.
     """
     rows = []

@@ -41,8 +41,10 @@ def test_an_address_that_cannot_be_one_is_no_cluster_that_is_away() -> None:
 def test_a_local_one_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine that is too busy for half a minute, which no test waits for, Ray says so."""
 
+    starts = []
+
     def init(**asked: Any) -> None:
-        assert asked["address"] == "local"
+        starts.append(asked["address"])
         raise Exception("The current node timed out\n during startup.")
 
     monkeypatch.setattr(ray, "init", init)
@@ -53,6 +55,20 @@ def test_a_local_one_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch
     )
     with pytest.raises(NotNowError, match=said), cluster(None):
         pass
+    assert starts == ["local"] * 2
+
+
+def test_what_starting_again_does_not_mend_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = []
+
+    def init(**asked: Any) -> None:
+        starts.append(asked["address"])
+        raise ValueError("no such option")
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(NotNowError, match="no such option"), cluster(None):
+        pass
+    assert starts == ["local"]
 
 
 def test_variables_are_set_for_a_while_and_never_over_the_users(

@@ -33,6 +33,27 @@ export function show(node, ...children) {
   for (const one of node.querySelectorAll("details")) one.open = open.get(nameOf(one)) ?? one.open;
 }
 
+let pressed = null; // what a pointer is down on
+const due = new Map(); // element → what waits until the pointer is up again
+
+addEventListener("pointerdown", ({ target }) => (pressed = target), true);
+const released = () =>
+  setTimeout(() => { // after the click
+    pressed = null;
+    const actions = [...due.values()];
+    due.clear();
+    for (const action of actions) action();
+  });
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, released, true);
+addEventListener("blur", released);
+
+/** Show other content in an element, but not while a pointer is down in it: with what it is down on
+ * the click would be lost. Of several contents that wait the last one is shown. */
+export function whenReleased(node, action) {
+  if (pressed && node.contains(pressed)) due.set(node, action);
+  else action();
+}
+
 export const byId = (id) => document.getElementById(id);
 
 /** Say something to a screen reader, politely. */

@@ -2,7 +2,7 @@
 // and since when; its name, note, labels and priority, which an operator may change; its log; deleting it.
 
 import { get, send, tried } from "./api.js";
-import { announce, byId, el, isOperator, problem, show, throttled } from "./dom.js";
+import { announce, byId, el, isOperator, problem, show, throttled, whenReleased } from "./dom.js";
 import { follow } from "./events.js";
 import { duration, percent, plural } from "./format.js";
 import { EventLog, actionButtons, chip, failed } from "./parts.js";
@@ -37,10 +37,14 @@ export const pageOf = (job) => {
 };
 
 /** The head of a job's page: its name and state, what may be done, `line`, then the rest. */
-export function showHead(job, { path, about, changed, buttons = null }, ...rest) {
+export function showHead(job, about, ...rest) {
+  document.title = `${job.name} · kdnas`;
+  whenReleased(byId("summary"), () => fillHead(job, about, rest));
+}
+
+function fillHead(job, { path, about, changed, buttons = null }, rest) {
   const { name, status, error, done, num_failed: numFailed } = job;
   const { action, job: does } = document.activeElement?.dataset ?? {};
-  document.title = `${name} · kdnas`;
   show(
     byId("summary"),
     el(
@@ -52,7 +56,7 @@ export function showHead(job, { path, about, changed, buttons = null }, ...rest)
     line,
     error && el("p", { class: "notice bad", role: "alert" }, error),
     numFailed ? el("p", { class: "notice" }, `${numFailed} of ${done} failed, and the others are kept; resumed, it tries them again.`) : null,
-    ...rest,
+    rest,
   );
   if (action) byId("summary").querySelector(`[data-action="${action}"]`)?.focus();
   else if (does) line.querySelector(`[data-job="${does}"]`)?.focus(); // taken out and put back
@@ -61,6 +65,7 @@ export function showHead(job, { path, about, changed, buttons = null }, ...rest)
 /** Keep the line at the head of a job up to date, and let it be changed there. */
 class JobLine {
   #job = null;
+  #isGone = false;
   #changed;
   #reference;
 
@@ -75,9 +80,10 @@ class JobLine {
   }
 
   async #read() {
+    if (this.#isGone) return;
     this.#job = await get(`/jobs/${encodeURIComponent(this.#reference)}`);
     this.#reference = this.#job.id;
-    this.#show();
+    whenReleased(line, () => this.#show());
   }
 
   #show() {
@@ -99,6 +105,13 @@ class JobLine {
       ),
     );
     if (focused) line.querySelector(`[data-job="${focused}"]`)?.focus();
+  }
+
+  /** Say that the job was deleted: what is shown is what it was. */
+  end({ by }) {
+    this.#isGone = true;
+    show(byId("problem"), el("p", { class: "notice bad", role: "alert" }, `This was deleted${by ? ` by ${by}` : ""}; the page shows what it was.`));
+    for (const button of byId("summary").querySelectorAll("button")) button.disabled = true;
   }
 
   async #pauseNow() {
@@ -240,12 +253,16 @@ export function jobFrame(reference, changed, { about, isLogged = () => true } = 
   const head = new JobLine(reference, changed);
   const readLog = showLog(byId("joblog"), reference);
   const list = new EventLog(byId("log").querySelector("[data-log]"), about);
-  const happened = (onNews) => (event, isNew) => {
+  const happened = (id, onNews) => (event, isNew) => {
     if (isLogged(event)) list.add(event);
     if (!isNew) return;
+    if (event.type.endsWith("_deleted") && event.payload.job === id) {
+      head.end(event.payload);
+      return;
+    }
     head.load();
     readLog();
     onNews(event);
   };
-  return (id, onNews, onBack) => follow({ job: id }, Number(document.body.dataset.logSince), happened(onNews), onBack);
+  return (id, onNews, onBack) => follow({ job: id }, Number(document.body.dataset.logSince), happened(id, onNews), onBack);
 }

@@ -4,6 +4,8 @@ import { byId, debounced, throttled } from "./dom.js";
 import { follow } from "./events.js";
 import { PagedTable } from "./table.js";
 
+const AGAIN_MS = 10_000;
+
 /**
  * Show a list.
  *
@@ -32,6 +34,8 @@ export function listPage(path, caption, columns, concerns, fixed = {}) {
   // The browser's Back fills the fields as they were, but only once this script has run.
   addEventListener("pageshow", refilter, { once: true });
   const reload = throttled(() => table.load(), 1500);
+  // Not all work says how far it is by an event.
+  setInterval(() => !document.hidden && table.rows.some(({ status }) => status === "running") && reload(), AGAIN_MS);
   follow({}, Number(document.body.dataset.since), (event) => concerns(event) && reload(), reload);
   return table;
 }

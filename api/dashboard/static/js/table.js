@@ -1,6 +1,6 @@
 // A table that reads one page at a time from the API, sorted and filtered there.
 
-import { announce, el, nothing, problem, show } from "./dom.js";
+import { announce, el, nothing, problem, show, whenReleased } from "./dom.js";
 import { get } from "./api.js";
 
 /**
@@ -24,6 +24,9 @@ export class PagedTable {
   #cursors = [null]; // of the pages up to the present one
   #next = null;
   #asked = 0;
+
+  /** What is shown. */
+  rows = [];
 
   constructor(place, path, columns, options) {
     this.#place = place;
@@ -67,6 +70,11 @@ export class PagedTable {
   }
 
   #render(rows) {
+    this.rows = rows;
+    whenReleased(this.#place, () => this.#show(rows));
+  }
+
+  #show(rows) {
     const filtered = Object.values(this.#filters).some((value) => value !== "" && value != null);
     if (!rows.length && this.isFirstPage) {
       show(this.#place, filtered ? nothing("Nothing fits these filters.") : this.#options.empty());

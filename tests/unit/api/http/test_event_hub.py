@@ -17,7 +17,7 @@ import pytest
 from api.http import event_hub
 from api.http.event_hub import HELLO, KEEP_ALIVE, EventHub
 from kdnas.db.engine import Database
-from kdnas.db.repository import searches
+from kdnas.db.repository import jobs, searches
 from kdnas.db.repository.events import append_event, last_event_id
 
 PATIENCE = 20.0
@@ -103,20 +103,27 @@ def test_the_past_and_what_comes_meet_without_gap_or_repeat(
 def test_a_slow_listener_loses_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_hub, "WINDOW", 3)
     monkeypatch.setattr(event_hub, "POLL_SECONDS", 0.01)
-    start = newest(database)
+    start = write(database)
 
     async def run() -> list[int]:
         hub = EventHub(database)
         slow, quick = hub.listen(None, start), hub.listen(None, start)
         await anext(slow)
         hearing = asyncio.create_task(collect(quick, start + 30))
-        await asyncio.sleep(0.3)
+        await has_begun(hub, start)
         last = await asyncio.to_thread(write, database, 30)
         assert await hearing == list(range(start + 1, start + 31))
         assert len(hub._window) == 3
         return await collect(slow, last)
 
     assert asyncio.run(run()) == list(range(start + 1, start + 31))
+
+
+async def has_begun(hub: EventHub, newest: int) -> None:
+    """Wait until the hub reads on behind the newest event, which is not 0."""
+    async with asyncio.timeout(PATIENCE):
+        while hub._last != newest:
+            await asyncio.sleep(0.01)
 
 
 async def everybody_gone(hub: EventHub) -> None:
@@ -191,6 +198,26 @@ def test_one_search_is_heard_alone(database: Database) -> None:
     assert asyncio.run(run()) == [start + 1, start + 2, start + 6]
 
 
+def test_who_follows_a_job_is_told_that_it_is_deleted(database: Database) -> None:
+    mine, other = new_search(database), new_search(database)
+    start = newest(database)
+
+    async def run() -> list[int]:
+        hub = EventHub(database)
+        listening = asyncio.create_task(collect(hub.listen(mine, start), start + 2))
+        await has_begun(hub, start)
+
+        def delete() -> None:
+            for search_id in (other, mine):
+                with database.write() as session:
+                    jobs.delete_job(session, search_id)
+
+        await asyncio.to_thread(delete)
+        return await listening
+
+    assert asyncio.run(run()) == [start + 2]
+
+
 def test_a_silent_line_is_kept_open(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while others get events."""
     monkeypatch.setattr(event_hub, "KEEP_ALIVE_SECONDS", 0.3)
@@ -247,7 +274,7 @@ def test_the_reader_outlives_a_database_that_is_away(
 
 @pytest.mark.databases("sqlite")
 def test_two_hundred_listeners_share_what_is_read(database: Database) -> None:
-    start = newest(database)
+    start = write(database)
 
     async def run() -> int:
         hub, num_read = EventHub(database), itertools.count()
@@ -261,7 +288,7 @@ def test_two_hundred_listeners_share_what_is_read(database: Database) -> None:
         listening = [
             asyncio.create_task(collect(hub.listen(None, start), start + 20)) for _ in range(200)
         ]
-        await asyncio.sleep(0.5)
+        await has_begun(hub, start)
         await asyncio.to_thread(write, database, 20)
         for numbers in await asyncio.gather(*listening):
             assert numbers == list(range(start + 1, start + 21))

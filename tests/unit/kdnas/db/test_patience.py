@@ -103,17 +103,20 @@ def test_a_transaction_that_is_cut_off_is_done_again_as_a_whole(
     patient: Patient, server: OwnServer
 ) -> None:
     tries: list[str] = []
+    starting: list[threading.Timer] = []
 
     def work(session: Any) -> str:
         made = searches.create_search(session, {}, name="cut-off").id
         tries.append(made)
         if len(tries) == 1:
             server.stop()
-            threading.Timer(0.5, server.start).start()
+            starting.append(threading.Timer(0.5, server.start))
+            starting[0].start()
         return searches.create_search(session, {}, name="with-it").id
 
     with patient.waiting():
         patient.database.transact(work)
+        starting[0].join()  # the server answers before who has started it knows
         assert sorted(patient.names[:2]) == ["cut-off", "with-it"]
         found = patient.database.ask(lambda session: jobs.get_job(session, "cut-off").id)
     assert len(tries) == 2

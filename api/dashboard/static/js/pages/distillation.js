@@ -8,6 +8,7 @@ import { jobFrame, showHead } from "../job.js";
 import { bar, facts, tiles } from "../parts.js";
 import { showScores } from "../scores.js";
 
+const SCORES_MS = 10_000;
 const reference = document.body.dataset.subject;
 const path = `/distillations/${encodeURIComponent(reference)}`;
 const placeOfScores = byId("scores").querySelector("[data-scores]");
@@ -75,11 +76,19 @@ function evaluateButton({ id, status, output }) {
   return el("a", { class: "button primary", href: `/evaluations/new?${query}` }, "Evaluate");
 }
 
+// Whether scores come, or a pipeline may ask for some: what happens to those is told on its page.
+let areAwaited = false;
+let drawn = null; // of which results
+setInterval(() => !document.hidden && areAwaited && renewScores(), SCORES_MS);
+
 /** Its scores over each suite, beside its teacher's where there are such. */
 async function readScores() {
   const { items } = await get("/evaluations/models");
   const own = items.filter((m) => m.distillation_id === shown?.id);
   byId("scores").hidden = own.length === 0;
+  areAwaited = own.some((m) => m.num_unfinished) || (own.length === 0 && shown.parent_id !== null);
+  if (JSON.stringify(own) === drawn) return;
+  drawn = JSON.stringify(own);
   const parts = own.map((m) => {
     if (!m.num_succeeded) {
       return el("p", { class: "muted" }, `${m.suite}: `, el("a", { href: `/evaluations?${new URLSearchParams({ model: m.model, suite: m.suite, distillation: shown.id })}` }, m.num_unfinished ? "under way" : "without a result"));
@@ -96,6 +105,7 @@ async function readScores() {
 const renewScores = throttled(
   () =>
     tried(readScores, (error) => {
+      drawn = null;
       byId("scores").hidden = false;
       show(placeOfScores, problem(error, renewScores));
     }),

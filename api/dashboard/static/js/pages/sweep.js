@@ -9,6 +9,7 @@ import { bar, downloads, facts, failed, tiles } from "../parts.js";
 import { frontOf, rankCorrelation, statesOf } from "../sweep/readings.js";
 import { plainTable } from "../table.js";
 
+const STATE_MS = 5000;
 const TABLE_MS = 5000; // the whole table is read anew
 const RATIOS = [0.1, 0.2, 0.4, 1];
 const reference = document.body.dataset.subject;
@@ -170,5 +171,7 @@ function gone(error) {
 
 const readState = throttled(() => tried(read, gone), 1000);
 const watch = jobFrame(reference, readState);
+// What was read tells nobody by an event.
+setInterval(() => !document.hidden && sweep?.status === "running" && readState(), STATE_MS);
 await tried(read, gone);
 watch(sweep?.id ?? reference, readState, readState);
