@@ -36,7 +36,7 @@ export function show(node, ...children) {
 let pressed = null; // what a pointer is down on
 const due = new Map(); // element → what waits until the pointer is up again
 
-addEventListener("pointerdown", ({ target }) => (pressed = target), true);
+addEventListener("pointerdown", ({ target, button }) => button === 0 && (pressed = target), true);
 const released = () =>
   setTimeout(() => { // after the click
     pressed = null;
