@@ -285,7 +285,8 @@ def _finish(
     home: Path | None,
     fails: bool,
 ) -> None:
-    evaluations.note_prepared(session, row_id, {"key": row_id, "data": pair.task})
+    about = {"key": row_id, "model": {"ref": member.id}, "data": pair.task, "settings": {}}
+    evaluations.note_prepared(session, row_id, about)
     jobs.set_status(session, row_id, "running")
     if fails:
         why = "out of memory; use a smaller batch_size"

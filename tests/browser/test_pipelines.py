@@ -214,3 +214,25 @@ def test_a_pipeline_is_launched_from_a_preset(
     assert stored.spec["baselines"]["smallest_cuts"] is True
     assert [one["layers"] for one in stored.spec["baselines"]["variants"]] == [0.5, 1]
     assert stored.spec["evaluation"]["tasks"] == ["SST-2"]
+
+
+def test_scores_of_a_student_come_to_its_own_page(page: Page, served: Served) -> None:
+    """What happens to its evaluations is told on the page of the pipeline, which asked for them."""
+    database, home = served.service.database, served.service.home
+    pipeline = demo_pipelines.add_pipeline(
+        database, "scored", served.search, stage="evaluation", home=home
+    )
+    with database.read() as session:
+        (student,) = [
+            member.distillation.id
+            for member in pipelines.list_members(session, pipeline)
+            if member.distillation is not None
+            and any(one.status != "succeeded" for one in member.evaluations)
+        ]
+    page.goto(f"{served.service.url}/distillations/{student}")
+    scores = page.locator("#scores [data-scores]")
+    expect(scores.locator("table").first).to_be_visible()
+    before = scores.inner_text()
+    demo_pipelines.end_evaluations(database, pipeline, home)
+    expect(scores).not_to_have_text(before)
+    expect(scores.locator("table").first).to_be_visible()
