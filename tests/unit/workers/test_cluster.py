@@ -38,16 +38,22 @@ def test_an_address_that_cannot_be_one_is_no_cluster_that_is_away() -> None:
     assert not isinstance(caught.value, OutOfReachError)
 
 
-def test_a_local_one_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine that is too busy for half a minute, which no test waits for, Ray says so."""
-
-    starts = []
+def fail_to_start(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[str]:
+    """Let Ray fail; returns what is going to be asked of it, an address for each start."""
+    starts: list[str] = []
 
     def init(**asked: Any) -> None:
         starts.append(asked["address"])
-        raise Exception("The current node timed out\n during startup.")
+        raise error
 
     monkeypatch.setattr(ray, "init", init)
+    return starts
+
+
+def test_a_local_one_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is too busy for half a minute, which no test waits for, Ray says so."""
+    late = Exception("The current node timed out\n during startup.")
+    starts = fail_to_start(monkeypatch, late)
     said = (
         r"^a local Ray cluster did not start \(The current node timed out during startup\.\); try "
         "again when the machine is less busy, or do without a cluster: a search by "
@@ -59,13 +65,7 @@ def test_a_local_one_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_starting_again_does_not_mend_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    starts = []
-
-    def init(**asked: Any) -> None:
-        starts.append(asked["address"])
-        raise ValueError("no such option")
-
-    monkeypatch.setattr(ray, "init", init)
+    starts = fail_to_start(monkeypatch, ValueError("no such option"))
     with pytest.raises(NotNowError, match="no such option"), cluster(None):
         pass
     assert starts == ["local"]
