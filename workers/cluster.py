@@ -11,9 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 
 from kdnas.errors import BackendError, NotNowError, OutOfReachError
@@ -22,6 +24,7 @@ OBJECT_STORE_BYTES = 256 * 1024**2  # results are small; corpora travel as files
 CONNECT_SECONDS = 10
 LOCAL_STARTS = 2
 """So often a local cluster is started: Ray gives up a busy machine's after a fixed half minute."""
+END_SECONDS = 10
 LAST_WORDS_SECONDS = 1.5
 """So long it takes until what workers print is here; what comes after a shutdown is lost."""
 
@@ -81,14 +84,35 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
 
 
 def _start(times: int, **options: Any) -> None:
-    """Call ray.init, and again where a node was too slow; what is left of it ends with us."""
+    """Call ray.init, and again where a node was too slow."""
     for left in reversed(range(times)):
+        before = set(_ray_below())
         try:
             ray.init(**options)
             return
         except Exception as error:  # Ray has no other name for it
+            _end([process for process in _ray_below() if process not in before])
             if not left or "timed out" not in str(error):
                 raise
+
+
+def _ray_below() -> list[psutil.Process]:
+    """Find the processes of Ray among those below ours."""
+    marks = ("ray::", str(Path(ray.__file__).parent))
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # ended while we looked
+            if any(word.startswith(marks) for word in process.cmdline()):
+                found.append(process)
+    return found
+
+
+def _end(processes: list[psutil.Process]) -> None:
+    """Kill them: a node that came too late would hold a busy machine until our own end."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, END_SECONDS)
 
 
 def _told(error: Exception, address: str | None) -> BackendError:
