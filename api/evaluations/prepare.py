@@ -21,7 +21,7 @@ from kdnas.evaluation.tasks.task import Task
 from kdnas.evaluation.untrained.own_head import labels_of_head
 from kdnas.json_files import read_object
 from kdnas.models.pooling import pooling_of
-from kdnas.models.sentence import prompts_of
+from kdnas.models.sentence_texts import prompts_of, text_form_of
 from kdnas.models.teacher import TeacherHandle, prepare_teacher, with_layers
 from kdnas.paths import expanded
 from kdnas.reach import ANYWHERE, Reach
@@ -66,7 +66,8 @@ class PlannedTask:
     def key(self, model: TeacherHandle, seed: int, variant: str = "") -> str:
         """Name the fine-tuning of a model, or of a variant of it, with a seed."""
         if self.task.way == "embeddings":
-            how = [pooling_of(model).variant]
+            form = text_form_of(model, self.settings.max_length)
+            how = [pooling_of(model).variant, form.variant]
             if self.task.kind == "retrieval":
                 how.append(prompts_of(model.sentences, model.ref).variant)
             variant = ", ".join(filter(None, (variant, *how)))

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from kdnas.store import Store
 
 MODULES_FILE = "modules.json"
-SENTENCE_FILES = ("sentence_bert_config.json", "config_sentence_transformers.json")
+TEXT_FILE, PROMPT_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
 """Beside it: the longest text; prompts, and how embeddings are compared."""
+SENTENCE_FILES = (TEXT_FILE, PROMPT_FILE)
 SENTENCE_KIND = "sentence-embedding"
 """Kind of these files in the store, by the fingerprint of the model."""
 KEPT_MODULES = ("Transformer", "Pooling", "Normalize")
@@ -57,63 +58,6 @@ class SentenceModules:
     pooling: tuple[str, ...]
     projection: str | None
     normalised: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Prompts:
-    """What a model wants to have before texts that are embedded.
-
-    Attributes:
-        query: before a query.
-        passage: before a passage.
-    """
-
-    query: str = ""
-    passage: str = ""
-
-    @property
-    def variant(self) -> str:
-        """What of it the fingerprint of a model does not tell; empty for none."""
-        return "" if self == Prompts() else f"prompts {self.query!r} {self.passage!r}"
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader of scores should know."""
-        if self == Prompts():
-            return ()
-        return (f"queries begin with {self.query!r}, passages with {self.passage!r}",)
-
-
-def prompts_of(folder: Path | None, ref: str) -> Prompts:
-    """Read what a model's files want before queries and passages, as sentence-transformers does.
-
-    Args:
-        folder: that says how sentences are embedded; None where the model has none.
-        ref: how the user named the model.
-
-    Raises:
-        TeacherError: the files cannot be read, or leave prompts out of the pooling, which is not
-            done here.
-    """
-    if folder is None or not (folder / SENTENCE_FILES[1]).is_file():
-        return Prompts()
-    known = _read_object(folder / SENTENCE_FILES[1]).get("prompts") or {}
-    if not isinstance(known, dict) or not all(isinstance(text, str) for text in known.values()):
-        raise TeacherError(
-            f"prompts in {folder / SENTENCE_FILES[1]} must be texts by name, not {known!r}; copy "
-            "the model again"
-        )
-    named = next((known[name] for name in ("document", "passage", "corpus") if name in known), "")
-    prompts = Prompts(known.get("query", ""), named)
-    poolings = [m for m in read_modules(folder) if module_kind(m) == "Pooling"]
-    for file in (folder / pooling["path"] / "config.json" for pooling in poolings):
-        whole = not file.is_file() or _read_object(file).get("include_prompt", True)
-        if prompts != Prompts() and not whole:
-            raise TeacherError(
-                f"model {ref!r} leaves its prompts out of the pooling (include_prompt), which is "
-                "not supported; give a model that does not"
-            )
-    return prompts
 
 
 def sentence_folder(folder: Path) -> Path | None:
@@ -173,7 +117,7 @@ def write_student_modules(
             continue
         source = teacher / module["path"] / "config.json"
         if source.is_file():
-            config = _read_object(source)
+            config = read_settings(source)
             widths = {key: hidden for key in _WIDTHS if key in config}
             if module_kind(module) == "Pooling" and not widths:
                 widths = {_WIDTHS[0]: hidden}
@@ -232,7 +176,7 @@ def read_dense(folder: Path) -> Tensor | None:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    config = _read_object(folder / "config.json")
+    config = read_settings(folder / "config.json")
     wanted = {"bias": False, "activation_function": IDENTITY, "use_residual": False}
     if any(config.get(key, False) != value for key, value in wanted.items()):
         return None
@@ -323,6 +267,18 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
     return modules
 
 
+def read_settings(file: Path) -> dict[str, Any]:
+    """Read the settings of a module, or of all.
+
+    Raises:
+        TeacherError: the file holds no JSON object.
+    """
+    value = read_object(file)
+    if value is None:
+        raise TeacherError(f"{file} cannot be read as a JSON object; copy the model again")
+    return value
+
+
 def module_kind(module: Mapping[str, Any]) -> str:
     """Name of a module's class."""
     return str(module["type"]).rpartition(".")[2]
@@ -335,7 +291,7 @@ def modes_of(folder: Path, pooling: Mapping[str, Any]) -> tuple[str, ...]:
         TeacherError: its settings cannot be read.
     """
     file = folder / pooling["path"] / "config.json"
-    modes = pooling_modes(_read_object(file)) if file.is_file() else ("mean",)
+    modes = pooling_modes(read_settings(file)) if file.is_file() else ("mean",)
     if not all(isinstance(mode, str) for mode in modes):
         raise TeacherError(
             f"pooling_mode in {file} must be a name or a list of names, not {list(modes)!r}; copy "
@@ -366,13 +322,6 @@ def _write_dense(projection: Tensor, folder: Path) -> None:
     weight = projection.detach().cpu().float().T.contiguous()  # (out, in), as nn.Linear has it
     save_file({LINEAR_WEIGHT: weight}, folder / DENSE_WEIGHTS)
     readable_like_others(folder)
-
-
-def _read_object(file: Path) -> dict[str, Any]:
-    value = read_object(file)
-    if value is None:
-        raise TeacherError(f"{file} cannot be read as a JSON object; copy the model again")
-    return value
 
 
 def _write(file: Path, value: Any) -> None:

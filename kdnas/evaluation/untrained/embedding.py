@@ -14,6 +14,7 @@ from kdnas.evaluation.finetuning.int8 import in_int8
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.models.opening import load_tokenizer
 from kdnas.models.pooling import Pooling, pooling_of
+from kdnas.models.sentence_texts import TextForm, text_form_of
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, quiet_transformers
 
 
@@ -22,6 +23,7 @@ class Embedder:
 
     Attributes:
         pooling: how (Reimers and Gurevych 2019).
+        notes: what a reader of scores should know of it.
     """
 
     def __init__(
@@ -29,14 +31,16 @@ class Embedder:
         model: TeacherHandle,
         encoder: nn.Module,
         pooling: Pooling,
+        form: TextForm,
         settings: FinetuneSettings,
         device: Device,
     ) -> None:
         self.pooling = pooling
+        self.notes = (_pooling_note(pooling), *form.notes)
+        self._form = form
         self._settings, self._device = settings, device
         self._model = encoder.to(device)
         self._tokenizer = load_tokenizer(model)
-        self._max_length = min(settings.max_length, model.longest_sequence)
 
     def __call__(
         self,
@@ -66,9 +70,9 @@ class Embedder:
 
     def _embedded(self, texts: list[str]) -> Tensor:
         encoded: Any = self._tokenizer(
-            texts,
+            [self._form(text) for text in texts],
             truncation=True,
-            max_length=self._max_length,
+            max_length=self._form.longest,
             padding="longest",
             return_tensors="pt",
         ).to(self._device)
@@ -97,9 +101,9 @@ def embedder(
         int8: quantise the weights.
 
     Raises:
-        TeacherError: the model does not load, or pools in a way that is not known here.
+        TeacherError: the model does not load, or embeds in a way that is not known here.
     """
-    pooling = pooling_of(model)
+    pooling, form = pooling_of(model), text_form_of(model, settings.max_length)
     with ExitStack() as machine:
         if threads is not None:
             machine.enter_context(num_threads(threads))
@@ -109,10 +113,9 @@ def embedder(
             inputs, outputs = frozenset({"input_ids", "attention_mask"}), ("last_hidden_state",)
             quantised = in_int8(encoder, inputs, outputs, model.ref)
             encoder, device = machine.enter_context(quantised)[0], "cpu"
-        yield Embedder(model, encoder, pooling, settings, choose_device(device))
+        yield Embedder(model, encoder, pooling, form, settings, choose_device(device))
 
 
-def pooling_note(pooling: Pooling) -> str:
-    """Say how texts were embedded, for a reader of the scores."""
+def _pooling_note(pooling: Pooling) -> str:
     how = f"{pooling}{'' if pooling.configured else ', since none is configured'}"
     return f"cosine of sentence embeddings, without fine-tuning; pooling: {how}"

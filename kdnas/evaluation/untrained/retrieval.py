@@ -16,10 +16,10 @@ from kdnas.evaluation.scoring.significance import Pair
 from kdnas.evaluation.scoring.tally import mean_of
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import RetrievalExample, TaskData
-from kdnas.evaluation.untrained.embedding import embedder, pooling_note
+from kdnas.evaluation.untrained.embedding import embedder
 from kdnas.evaluation.untrained.result import untrained_result
 from kdnas.evaluation.untrained.words import beside_words, ranked_by_words
-from kdnas.models.sentence import prompts_of
+from kdnas.models.sentence_texts import prompts_of
 from kdnas.models.teacher import TeacherHandle
 
 _COSINES: Final = 1 << 24
@@ -95,7 +95,7 @@ def score_by_retrieval(
             scores = [[one.score for one in said] for said in (predictions[name], others)]
             sets.append((mean_of(scores[0]), mean_of(scores[1])))
     beside = beside_words("BM25", data.task.main_metric, sets)
-    notes = [pooling_note(embed.pooling), f"{len(names)} passages", beside, *prompts.notes]
+    notes = [*embed.notes, f"{len(names)} passages", beside, *prompts.notes]
     return untrained_result(
         data, settings, predictions, notes + ([INT8_NOTE] if int8 else []), began
     )

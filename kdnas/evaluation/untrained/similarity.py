@@ -13,7 +13,7 @@ from kdnas.evaluation.scoring.significance import Pair
 from kdnas.evaluation.scoring.tally import tally
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import Example, TaskData, TextExample, places
-from kdnas.evaluation.untrained.embedding import embedder, pooling_note
+from kdnas.evaluation.untrained.embedding import embedder
 from kdnas.evaluation.untrained.result import untrained_result
 from kdnas.evaluation.untrained.words import beside_words, words_in_common
 from kdnas.models.teacher import TeacherHandle
@@ -72,7 +72,7 @@ def score_by_cosine(
             predictions[name] = _predictions(examples, cosines)
             sets.append(_beside(data, examples, cosines, words_in_common(pairs)))
     beside = beside_words("TF-IDF", data.task.main_metric, sets)
-    notes = (pooling_note(embed.pooling), beside, *([INT8_NOTE] if int8 else []))
+    notes = (*embed.notes, beside, *([INT8_NOTE] if int8 else []))
     return untrained_result(data, settings, predictions, notes, began)
 
 

@@ -14,13 +14,11 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from kdnas.errors import TeacherError
 from kdnas.evaluation.settings import AS_IT_IS
 from kdnas.evaluation.tasks.examples import RetrievalExample, TaskData
 from kdnas.evaluation.tasks.task import own_task
 from kdnas.evaluation.untrained.retrieval import nearest, score_by_retrieval
 from kdnas.evaluation.untrained.run import score_untrained
-from kdnas.models.sentence import Prompts, prompts_of, write_student_modules
 from kdnas.models.teacher import prepare_teacher
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
@@ -117,15 +115,24 @@ def test_passages_are_ranked_as_texts_embedded_one_by_one(
     assert ("queries begin with" in " ".join(result.notes)) == prompted
 
 
-def test_scores_are_those_of_sentence_transformers(model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "texts", [{}, {"max_seq_length": 6, "do_lower_case": False}, {"do_lower_case": True}]
+)
+def test_scores_are_those_of_sentence_transformers(
+    texts: dict[str, Any], model: Path, tmp_path: Path
+) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import (
         InformationRetrievalEvaluator,
     )
 
     folder = with_prompts(model, tmp_path / "m", {})
+    (folder / "sentence_bert_config.json").write_text(json.dumps(texts))
     task = own_task("mine", "retrieval", metrics=tuple(THEIRS))
     whole = data()
+    if texts.get("do_lower_case"):  # the tokenizer itself knows no capitals
+        loud = {name: text.upper() for name, text in whole.passages.items()}
+        whole = replace(whole, passages=loud)
     (examples,) = whole.evaluations.values()
     binary = [  # they know no grades
         RetrievalExample(e.id, e.query, dict.fromkeys(e.grades, 1.0))
@@ -195,39 +202,3 @@ def test_of_equally_near_passages_the_first_comes_first(monkeypatch: pytest.Monk
     monkeypatch.setattr("kdnas.evaluation.untrained.retrieval._COSINES", 5)
     assert nearest(queries, passages, 4) == wanted
     assert [len(one) for one in nearest(queries, passages, 9)] == [5, 5, 5]
-
-
-@pytest.mark.parametrize(
-    ("prompts", "wanted"),
-    [
-        ({"query": "q: ", "passage": "p: "}, Prompts("q: ", "p: ")),
-        ({"query": "q: ", "document": ""}, Prompts("q: ", "")),
-        ({"corpus": "c: "}, Prompts("", "c: ")),
-        ({"document": "d: ", "passage": "p: "}, Prompts("", "d: ")),
-        ({}, Prompts()),
-        (None, Prompts()),
-    ],
-)
-def test_prompts(prompts: Any, wanted: Prompts, model: Path, tmp_path: Path) -> None:
-    folder = with_prompts(model, tmp_path / "m", prompts)
-    assert prompts_of(folder, "m") == wanted
-    assert (wanted.variant == "") == (wanted == Prompts())
-
-
-def test_prompts_that_cannot_be_kept_are_refused(model: Path, tmp_path: Path) -> None:
-    folder = with_prompts(model, tmp_path / "left-out", PROMPTS, include_prompt=False)
-    with pytest.raises(TeacherError, match="leaves its prompts out of the pooling"):
-        prompts_of(folder, "m")
-    folder = with_prompts(model, tmp_path / "none", {}, include_prompt=False)
-    assert prompts_of(folder, "m") == Prompts()
-    folder = with_prompts(model, tmp_path / "broken", {"query": 5})
-    with pytest.raises(TeacherError, match=r"must be texts by name, not \{'query': 5\}"):
-        prompts_of(folder, "m")
-
-
-def test_a_student_has_its_teachers_prompts(model: Path, tmp_path: Path) -> None:
-    teacher = with_prompts(model, tmp_path / "teacher", PROMPTS)
-    student = tmp_path / "student"
-    student.mkdir()
-    write_student_modules(teacher, 24, student)
-    assert prompts_of(student, "s") == Prompts("river ", "stone ")
