@@ -25,6 +25,8 @@ MOST_ROWS = 10_000
 
 Way = tuple[str, str, int]
 """Data, settings and method of a fine-tuning: what is done alike may be compared."""
+OTHERWISE = ("other data", "other settings", "another version of the fine-tuning")
+"""What may be unlike in them."""
 BEFORE_NOTED = 2
 """Version of the method of results in which it was not noted."""
 
@@ -75,8 +77,8 @@ def stored_report(
         hidden=None if shape is None else shape.hidden,
     )
     lacking = [
-        f"{name}: nothing is stored with these data and settings"
-        for name, records in kept
+        f"{one.name}: {_why_lacking(one.records, ways)}"
+        for one, (_, records) in zip(models, kept, strict=True)
         if not records
     ]
     return replace(report, notes=(*report.notes, *lacking))
@@ -158,6 +160,19 @@ def _kept(records: Sequence[EvaluationRecord], ways: Mapping[str, Way]) -> list[
         if record.decides["model"].get("fingerprint") == versions[record.task]
     }
     return [kept[key] for key in sorted(kept)]
+
+
+def _why_lacking(records: Sequence[EvaluationRecord], ways: Mapping[str, Way]) -> str:
+    """Say what was done otherwise where nothing of a model counts."""
+    theirs = _ways([record for record in records if record.task in ways])
+    if not theirs:
+        return f"nothing is stored of {', '.join(ways)}"
+    unlike = (
+        what
+        for place, what in enumerate(OTHERWISE)
+        if any(way[place] != ways[task][place] for task, way in theirs.items())
+    )
+    return f"what is stored was done with {' and '.join(unlike)}; evaluate it anew"
 
 
 def _ways(records: Sequence[EvaluationRecord]) -> dict[str, Way]:

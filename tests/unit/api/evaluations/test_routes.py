@@ -379,6 +379,9 @@ def test_models_are_compared_example_by_example_where_predictions_lie_here(
 def test_a_report_of_nothing_is_not_there(client: TestClient, database: Database) -> None:
     store(database, "student", [0.5])
     store(database, "teacher", [0.5], data="other")
+    store(database, "tuned", [0.5], data="other", settings=FinetuneSettings(2e-5, 9))
+    store(database, "older", [0.5], method=3)
+    store(database, "elsewhere", [0.5], task="RTE")
     for query, said in (
         ("model=nobody&suite=glue", "nothing is stored of model 'nobody' over suite 'glue'"),
         ("model=student&suite=xnli", "nothing is stored of model 'student'"),
@@ -386,9 +389,16 @@ def test_a_report_of_nothing_is_not_there(client: TestClient, database: Database
     ):
         answer = client.get(f"{EVALUATIONS}/report?{query}")
         assert (answer.status_code, said in answer.json()["detail"]) == (404, True), query
-    report = client.get(f"{EVALUATIONS}/report?model=student&suite=glue&against=teacher").json()
+    others = "".join(f"&against={name}" for name in ("teacher", "tuned", "older", "elsewhere"))
+    report = client.get(f"{EVALUATIONS}/report?model=student&suite=glue{others}").json()
     assert [row["model"] for row in report["rows"] if row["origin"] == "measured"] == ["student"]
-    assert report["notes"] == ["teacher: nothing is stored with these data and settings"]
+    said = "what is stored was done with"
+    assert report["notes"] == [
+        f"teacher: {said} other data; evaluate it anew",
+        f"tuned: {said} other data and other settings; evaluate it anew",
+        f"older: {said} another version of the fine-tuning; evaluate it anew",
+        "elsewhere: nothing is stored of SST-2",
+    ]
     assert client.get(f"{EVALUATIONS}/report?model=student").status_code == 422
 
 
