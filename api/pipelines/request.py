@@ -50,6 +50,10 @@ def checked_pipeline(spec: PipelineSpec, reach: Reach = ANYWHERE) -> PipelineSpe
         evaluation_pairs(request, tasks)  # refuses what does not go together
     if spec.task_distill is not None:
         _refuse_nothing_to_teach(tasks)
+        with told_at("task_distill"):
+            for task in tasks:
+                if task.is_distilled_for:  # what the evaluation takes, the second step may not
+                    spec.task_distillation_of(task.name, "student", spec.search, "name")
     named = plan.model_copy(update={"tasks": tuple(task.name for task in tasks)})
     return spec.model_copy(update={"evaluation": named})
 

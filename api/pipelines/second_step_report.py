@@ -248,6 +248,8 @@ def second_step_notes(
     if not any(one.scored.results for one in taught):
         return
     plan = spec.evaluation
+    if plan.early_stopping is not None:
+        yield "The teacher that taught has learned to its last epoch, without early stopping."
     other = "" if step.method == "none" else ": the method none tells what that alone is worth"
     yield (
         "What the second step brings need not be its teacher's doing alone, since it is a training "

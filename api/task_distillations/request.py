@@ -45,7 +45,7 @@ def with_whole_paths(spec: TaskDistillationSpec) -> TaskDistillationSpec:
         if path is not None:
             changes[name] = str(expanded(path).absolute())
     for name, named in named_students(spec):
-        if names_model(named):
+        if names_model(named, name):
             changes[name] = _whole(named)
     ref = _whole(spec.teacher.ref)
     changes["teacher"] = spec.teacher.model_copy(update={"ref": ref})
@@ -73,6 +73,19 @@ def named_students(spec: TaskDistillationSpec) -> list[tuple[str, str]]:
     return [(entry, text) for entry, text in named if text is not None]
 
 
+def cuts_from_space(spec: TaskDistillationSpec) -> bool:
+    """Whether a student or an assistant is an architecture that is cut from the teacher.
+
+    Raises:
+        SpecError: one of them cannot be read.
+    """
+    found = []
+    for entry, text in named_students(spec):
+        with told_at(entry):
+            found.append(isinstance(parse_student(text), StudentOfSpace))
+    return any(found)
+
+
 def check_task(spec: TaskDistillationSpec, reach: Reach = ANYWHERE) -> None:
     """Refuse a task that cannot be distilled for, or has no data, by the names of files alone.
 
@@ -93,7 +106,7 @@ def check_places(spec: TaskDistillationSpec, settings: Settings) -> None:
     """
     check_model(spec.teacher, "teacher.ref", settings)
     for name, named in named_students(spec):
-        if names_model(named) and not names_distillation(named):
+        if names_model(named, name) and not names_distillation(named):
             check_model(ModelSpec(ref=named), name, settings)
     if spec.data_dir is not None:
         check_folder(spec.data_dir, "data_dir", settings)
@@ -123,13 +136,17 @@ def check_methods(spec: TaskDistillationSpec) -> None:
             raise SpecError(said, field="methods")
 
 
-def names_model(student: str) -> bool:
+def names_model(student: str, entry: str) -> bool:
     """Whether a student is a model that is there, not one that is made here.
+
+    Args:
+        student: as a request names it.
+        entry: of the request that does.
 
     Raises:
         SpecError: it cannot be read.
     """
-    with told_at("student"):
+    with told_at(entry):
         return isinstance(parse_student(student), StudentFolder)
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from api.task_distillations.grid import GridProgress, chosen_hyper
 from api.task_distillations.kind import KIND
 from api.task_distillations.outputs import check_outputs, write_outputs
 from api.task_distillations.request import (
+    cuts_from_space,
     named_students,
     task_name,
     with_students,
@@ -27,6 +29,7 @@ from kdnas.db.engine import Database, Session
 from kdnas.db.repository import jobs, task_distillations
 from kdnas.errors import SpecError, TrainingError
 from kdnas.evaluation.scoring.paired import write_predictions
+from kdnas.latency.device_lock import training_lock
 from kdnas.records import JobRecord, SearchStatus, TaskFacts, TaskRun
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
@@ -60,9 +63,20 @@ class TaskWatchers:
 
 
 def create_task_distillation(
-    spec: TaskDistillationSpec, database: Database, settings: Settings
+    spec: TaskDistillationSpec,
+    database: Database,
+    settings: Settings,
+    on_wait: Callable[[str], None] = lambda _: None,
 ) -> JobRecord:
     """Store a request of the command line, once it is known that it can be done.
+
+    An architecture of the space is cut from its teacher meanwhile: whether it can be shows then.
+
+    Args:
+        spec: the request.
+        database: where it is stored.
+        settings: of this process.
+        on_wait: is told for whom such a cut waits.
 
     Raises:
         ConflictError: its name is taken, or a distillation that it names has no student yet.
@@ -74,7 +88,10 @@ def create_task_distillation(
     with database.read() as session:
         whole = with_whole_paths(with_students(spec, session))
     check_outputs(whole)
-    check_task(whole, Store.from_settings(settings), settings.reach)
+    with ExitStack() as machine:
+        if cuts_from_space(whole):  # which runs the teacher, and must not disturb a measurement
+            machine.enter_context(training_lock(on_wait=on_wait))
+        check_task(whole, Store.from_settings(settings), settings.reach)
     with database.write() as session:
         return task_distillations.create_task_distillation(
             session, whole.to_json(), task=task_name(whole), name=whole.name

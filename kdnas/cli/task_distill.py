@@ -286,7 +286,7 @@ def _start(values: dict[str, Any], config: Path | None, as_json: bool) -> None:
         given = load_yaml(config) if config else {}
         request = merge(environment, given, values, chosen_by_grid=TRIED)
         spec = TaskDistillationSpec.read(request, "task-distill")
-        record = create_task_distillation(spec, database, settings)
+        record = create_task_distillation(spec, database, settings, on_wait=say)
         say(f"distilling {record.name}  (id {record.id})")
         _run_and_report(record, database, settings, as_json)
 

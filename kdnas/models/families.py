@@ -182,8 +182,15 @@ class Family:
     def keep_layers(
         self, model: nn.Module, config: PretrainedConfig, layers: Sequence[int]
     ) -> None:
-        """Let a model and its configuration have only some of its layers, which count from 1."""
+        """Let a model and its configuration have only some of its layers, which count from 1.
+
+        What the first of all layers lacks, the new first one loses: ModernBERT has no norm in front
+        of its first attention, and none is there when what was saved is loaded.
+        """
         every = self.transformer_layers(model)
+        for name, module in every[0].named_children():
+            if isinstance(module, nn.Identity):
+                setattr(every[layers[0] - 1], name, module)
         self.set_layers(model, nn.ModuleList(every[layer - 1] for layer in layers))
         setattr(config, self.config_keys["layers"], len(layers))
         if self.layer_types:

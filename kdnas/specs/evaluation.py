@@ -25,6 +25,11 @@ MOST_POINTS = 100
 """Of a grid."""
 TAGGED_SUITE = "ner"
 Column = Annotated[int, Field(ge=1, le=1000)]
+TASK_NAME_LENGTH = 100
+TaskName = Annotated[
+    str, Field(min_length=1, max_length=TASK_NAME_LENGTH, pattern=r"^[^\x00-\x1f]+$")
+]
+"""What reports call a task."""
 
 
 def seeds_from_count(value: Any) -> Any:
@@ -93,7 +98,7 @@ class OwnTaskSpec(Spec):
         metrics: the first one counts; none means the usual ones of the kind.
     """
 
-    name: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")
+    name: TaskName | None = None
     kind: Literal[
         "classification", "multilabel", "regression", "tagging", "similarity", "retrieval"
     ] = "classification"

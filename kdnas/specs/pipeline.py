@@ -329,6 +329,9 @@ class PipelineSpec(Spec):
             search: as it ran, with its teacher pinned.
             name: of the distillation.
             chosen: learning rate and epochs that the evaluation's grid has chosen for the teacher.
+
+        Raises:
+            SpecError: the evaluation has something that no such distillation takes.
         """
         step, plan = self.task_distill, self.evaluation
         assert step is not None
@@ -339,7 +342,7 @@ class PipelineSpec(Spec):
             alike["max_length"] = plan.max_length
         given = step.to_json()
         own = plan.own or (OwnTaskSpec() if plan.suite == OWN_SUITE else None)
-        return TaskDistillationSpec.model_validate(
+        return TaskDistillationSpec.read(
             {
                 **{key: value for key, value in given.items() if key != "method"},
                 **alike,
@@ -357,7 +360,8 @@ class PipelineSpec(Spec):
                     "fine_tune": "always",
                 },
                 "output": f"{student}-for-{file_name(task)}",
-            }
+            },
+            f"the second step for {task}",
         )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from kdnas.specs.base import Spec
-from kdnas.specs.evaluation import OwnTaskSpec, seeds_from_count
+from kdnas.specs.evaluation import OwnTaskSpec, TaskName, seeds_from_count
 from kdnas.specs.naming import Name
 from kdnas.specs.parts import Dtype, TeacherSpec
 from kdnas.specs.ranges import (
@@ -158,7 +158,7 @@ class TaskDistillationSpec(Spec):
 
     name: Name | None = None
     teacher: TaskTeacherSpec = TaskTeacherSpec()
-    task: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")
+    task: TaskName
     data_dir: str | None = Field(None, min_length=1)
     own: OwnTaskSpec | None = None
     student: str = Field("first-layers:3", min_length=1, max_length=1000)

@@ -11,7 +11,8 @@ EPOCHS, FINETUNE_EPOCHS = 20.0, 10.0
 EPOCHS_OF: Final[Mapping[str, float]] = {"CoLA": 50.0}
 """Of the first stage, where they are others (§5.2)."""
 WEIGHT_DECAY: Final = 0.01
-"""Of Transformers, as usual for BERT; for the other students the paper names Adam (App. A.2)."""
+"""Of Transformers, as usual for BERT; for the other students the paper names Adam (App. A.2), which
+has none."""
 DROPOUT: Final = 0.1
 """Of Transformers, as usual for BERT; the paper states it for the other students alone."""
 
@@ -25,14 +26,12 @@ class PublishedChoice:
         batch_size: examples of a step.
         beta: β of Eq. 10.
         dropout: of the student.
-        weight_decay: of AdamW; 0 makes it Adam.
     """
 
     learning_rate: float
     batch_size: int
     beta: float
     dropout: float = DROPOUT
-    weight_decay: float = WEIGHT_DECAY
 
 
 _TASKS: Final = ("CoLA", "MNLI", "MRPC", "QNLI", "QQP", "RTE", "SST-2", "STS-B")
@@ -43,13 +42,9 @@ def _table(
     batches: tuple[int, ...],
     betas: tuple[float, ...],
     dropouts: tuple[float, ...] = (DROPOUT,) * len(_TASKS),
-    weight_decay: float = WEIGHT_DECAY,
 ) -> dict[str, PublishedChoice]:
     rows = zip(rates, batches, betas, dropouts, strict=True)
-    return {
-        task: PublishedChoice(*row, weight_decay=weight_decay)
-        for task, row in zip(_TASKS, rows, strict=True)
-    }
+    return {task: PublishedChoice(*row) for task, row in zip(_TASKS, rows, strict=True)}
 
 
 _SEQUENCE_RATES = (2e-4, 2e-5, 3e-5, 2e-5, 3e-5, 1e-5, 5e-5, 1e-5)
@@ -68,10 +63,10 @@ TABLES: Final[Mapping[str, Mapping[str, PublishedChoice]]] = {
         (0.5,) * len(_TASKS),
     ),
     "bilstm": _table(
-        _SEQUENCE_RATES, (8, 64, 64, 32, 64, 8, 32, 8), _SEQUENCE_BETAS, _SEQUENCE_DROPOUTS, 0.0
+        _SEQUENCE_RATES, (8, 64, 64, 32, 64, 8, 32, 8), _SEQUENCE_BETAS, _SEQUENCE_DROPOUTS
     ),
     "gated-cnn": _table(
-        _SEQUENCE_RATES, (64, 64, 16, 32, 32, 16, 64, 8), _SEQUENCE_BETAS, _SEQUENCE_DROPOUTS, 0.0
+        _SEQUENCE_RATES, (64, 64, 16, 32, 32, 16, 64, 8), _SEQUENCE_BETAS, _SEQUENCE_DROPOUTS
     ),
 }
 """Student → task → what was found best."""
@@ -79,8 +74,8 @@ TABLES: Final[Mapping[str, Mapping[str, PublishedChoice]]] = {
 USUAL: Final[Mapping[str, PublishedChoice]] = {
     "bert-4": PublishedChoice(5e-5, 32, 0.5),
     "distilroberta": PublishedChoice(5e-5, 32, 0.5),
-    "bilstm": PublishedChoice(5e-5, 32, 0.5, 0.3, 0.0),
-    "gated-cnn": PublishedChoice(5e-5, 32, 0.5, 0.3, 0.0),
+    "bilstm": PublishedChoice(5e-5, 32, 0.5, 0.3),
+    "gated-cnn": PublishedChoice(5e-5, 32, 0.5, 0.3),
 }
 """For a task that is not in the tables: what most of a table's columns have, or lies between."""
 

@@ -64,7 +64,7 @@ OnProgress = Callable[[TaskProgress], None]
 ShouldStop = Callable[[], bool]
 
 
-class _StoppedError(Exception):
+class TaskStoppedError(Exception):
     """What has no checkpoints is broken off, as it was asked to."""
 
 
@@ -98,7 +98,7 @@ class ReadyTask:
 
     @property
     def spec(self) -> TaskDistillationSpec:
-        """The request, its teacher pinned."""
+        """The request, its teacher and number format pinned."""
         return self.checked.spec
 
     def is_kept_for(self, kind: type[Method]) -> bool:
@@ -197,7 +197,7 @@ def ready_task(
             model = found
         try:
             return _with_outputs(checked, model, settings.task_teachers, on_progress, should_stop)
-        except _StoppedError:
+        except TaskStoppedError:
             return None
 
 
@@ -225,7 +225,7 @@ def _with_outputs(
         def tell(done: int, total: int) -> None:
             on_progress(TaskProgress(phase, done, total))
             if should_stop():
-                raise _StoppedError
+                raise TaskStoppedError
 
         return tell
 

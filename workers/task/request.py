@@ -28,7 +28,12 @@ from kdnas.taskspecific.grid import TaskPoint, task_grid_key, task_points
 from kdnas.taskspecific.methods.base import NetworkShape, Setting
 from kdnas.taskspecific.methods.registry import method_named
 from kdnas.taskspecific.output_space import Classes, Numbers, OutputSpace
-from kdnas.taskspecific.published import published_choice, published_epochs, table_for
+from kdnas.taskspecific.published import (
+    WEIGHT_DECAY,
+    published_choice,
+    published_epochs,
+    table_for,
+)
 from kdnas.taskspecific.stages import Hyperparameters
 from workers.task.students import StudentPlan, plan_student, shape_before
 from workers.task.teacher import OF_FINE_TUNING, has_head, in_order_of_head
@@ -39,7 +44,7 @@ class CheckedTask:
     """A request that can be done; nothing is trained yet.
 
     Attributes:
-        spec: the request, its teacher pinned.
+        spec: the request, its teacher and number format pinned.
         data: of the task, with labels in the order of the teacher's head.
         tuning: the same, cut into what is learned from and what epochs are chosen by.
         teacher: that was named.
@@ -201,10 +206,13 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
     assistant = None if helper is None else planned(helper)
     readers = [teacher, *(plan.origin for plan in (student, assistant) if plan is not None)]
     length = min(length, *(reader.longest_sequence for reader in readers))
+    dtype = choose_dtype(spec.dtype, device)
+    pinned = {
+        "teacher": named.model_copy(update={"fingerprint": teacher.fingerprint}),
+        "dtype": dtype,  # another machine that goes on might choose another
+    }
     return CheckedTask(
-        spec.model_copy(
-            update={"teacher": named.model_copy(update={"fingerprint": teacher.fingerprint})}
-        ),
+        spec.model_copy(update=pinned),
         data,
         tuning,
         teacher,
@@ -215,7 +223,7 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
             spec, task, student.kind, teacher.shape.model_type, length, len(tuning.train)
         ),
         device,
-        choose_dtype(spec.dtype, device),
+        dtype,
         tuple(dict.fromkeys((*data.notes, *_warnings(spec, choice, student, teacher, learned)))),
     )
 
@@ -361,7 +369,7 @@ def hyperparameters(
         "learning_rate": published.learning_rate,
         "beta": published.beta,
         "dropout": published.dropout,
-        "weight_decay": published.weight_decay,
+        "weight_decay": WEIGHT_DECAY if student_kind == "transformer" else 0.0,
     }
     wanted = {
         name: usual if getattr(spec, name) is None else getattr(spec, name)
@@ -385,11 +393,17 @@ def unused(spec: TaskDistillationSpec) -> list[str]:
         "assistant": any(method.assisted for method in methods),
     }
     usual = TaskDistillationSpec.model_fields
-    return [
+    found = [
         f"{entry} {shown(getattr(spec, entry))} counts for nothing with {', '.join(spec.methods)}"
         for entry, counts in used.items()
         if not counts and getattr(spec, entry) != usual[entry].default
     ]
+    chosen = usual["layer_choice"].default != spec.layer_choice
+    if chosen and used["layer_choice"] and spec.teacher_layers is not None:
+        found.append(
+            f"layer_choice {shown(spec.layer_choice)} counts for nothing: teacher_layers say which"
+        )
+    return found
 
 
 def _warnings(

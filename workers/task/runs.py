@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,13 @@ from kdnas.taskspecific.stages import Hyperparameters
 from kdnas.taskspecific.student_run import StudentRun
 from kdnas.taskspecific.teacher_outputs import TeacherOutputs, run_over
 from kdnas.taskspecific.training import HeldOut, RunProgress, Training
-from workers.task.ready import OnProgress, ReadyTask, ShouldStop, TaskProgress
+from workers.task.ready import (
+    OnProgress,
+    ReadyTask,
+    ShouldStop,
+    TaskProgress,
+    TaskStoppedError,
+)
 from workers.task.scoring import FinishedTaskRun, save_student, scored_run
 from workers.task.students import StudentPlan, network_of
 
@@ -237,7 +243,18 @@ def _learned(
         (assistant,) = helped
         if assistant.run.error is not None:
             return dict.fromkeys(folders, assistant)
-        teacher, before = _taught_by(ready, assistant.student, folders), assistant.seconds
+
+        def tell(done: int, total: int) -> None:
+            phase = f"running the assistant of {' and '.join(folders)} seed {seed} over train"
+            on_progress(TaskProgress(phase, done, total))
+            if should_stop():
+                raise TaskStoppedError
+
+        try:
+            teacher = _taught_by(ready, assistant.student, folders, tell)
+        except TaskStoppedError:
+            return None
+        before = assistant.seconds
     trained = _trained(
         ready,
         ready.checked.student,
@@ -260,7 +277,10 @@ def _learned(
 
 
 def _taught_by(
-    ready: ReadyTask, assistant: TaskModel, folders: Mapping[str, Path]
+    ready: ReadyTask,
+    assistant: TaskModel,
+    folders: Mapping[str, Path],
+    on_batch: Callable[[int, int], None],
 ) -> TeacherOutputs:
     """An assistant as a teacher, of whom nothing but the logits is asked."""
     network = network_of(assistant)
@@ -268,7 +288,7 @@ def _taught_by(
     running = replace(ready.teacher, network=network, classifiers=None, reads_states=False)
     if ready.spec.cache == "never":
         return running
-    return run_over(running, ready.train.tokens, next(iter(folders.values())))
+    return run_over(running, ready.train.tokens, next(iter(folders.values())), on_batch)
 
 
 def _trained(

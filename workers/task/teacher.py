@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,21 +37,6 @@ FINE_TUNED_FIRST = (
 )
 WAIT_SECONDS = 0.5
 """Between looks at whether somebody who waits for another process is to stop."""
-
-
-@dataclass(frozen=True)
-class TaskTeacher:
-    """A teacher that has learned a task.
-
-    Attributes:
-        model: encoder and head.
-        origin: as it was before, as far as that is known: a student's layers are cut from it.
-        tuned: whether it was fine-tuned here.
-    """
-
-    model: TeacherHandle
-    origin: TeacherHandle
-    tuned: bool
 
 
 def has_head(handle: TeacherHandle) -> bool:

@@ -187,16 +187,17 @@ def listed(found: Sequence[Row]) -> str:
 
 def shown(row: Row, runs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Write one out: what was asked for, what preparing has found out, and its runs."""
+    ours = row["owner_kind"] == "cli"
+    watch = f"kdnas jobs watch {row['name']}"
+    again = (
+        f"kdnas task-distill --resume {row['name']}" if ours else f"kdnas jobs resume {row['name']}"
+    )
     going = {
-        "running": f"kdnas jobs watch {row['name']}",
+        "queued": again if ours else watch,
+        "running": watch,
         "succeeded": f"kdnas task-distillations report {row['name']}",
         "cancelled": None,
     }
-    again = (
-        f"kdnas task-distill --resume {row['name']}"
-        if row["owner_kind"] == "cli"
-        else f"kdnas jobs resume {row['name']}"
-    )
     facts = {} if row["facts"] else {"task": row["task"], "student": row["student"]}
     lines = [
         f"{row['name']}  (id {row['id']})",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from kdnas.errors import SpecError, TaskDataError, told_at, unknown_name
@@ -11,7 +12,13 @@ from kdnas.evaluation.tasks.registry import SUITES, TASKS, find_task
 from kdnas.evaluation.tasks.task import ColumnChoice, Task, own_task
 from kdnas.paths import expanded
 from kdnas.reach import ANYWHERE, Reach
-from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec, EvaluationSpec, OwnTaskSpec
+from kdnas.specs.evaluation import (
+    OWN_SUITE,
+    TASK_NAME_LENGTH,
+    EvaluationPlanSpec,
+    EvaluationSpec,
+    OwnTaskSpec,
+)
 from kdnas.specs.task_distillation import TaskDistillationSpec
 
 
@@ -52,11 +59,15 @@ def _with_columns(task: Task, spec: EvaluationPlanSpec) -> Task:
 
 
 def _own(spec: EvaluationPlanSpec) -> Task:
-    """Return the user's task; by default it is called by its file, or by its folder."""
+    """Return the user's task; by default it is called by its file, or by its folder.
+
+    Of a long name it has the first letters, and blanks for control characters.
+    """
     own = spec.own or OwnTaskSpec()
+    stem = expanded(spec.data_dir or "").absolute().stem
     with told_at("own"):
         task = own_task(
-            own.name or expanded(spec.data_dir or "").absolute().stem,
+            own.name or re.sub(r"[\x00-\x1f]", " ", stem)[:TASK_NAME_LENGTH],
             own.kind,
             text=own.text,
             pair=own.pair,

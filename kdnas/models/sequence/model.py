@@ -115,10 +115,6 @@ class SequenceClassifier(nn.Module):
         pooled = self.pooling(self.dropout(states[-1]), real)  # (B, H)
         return SequenceClassifierOutput(logits=self.head(pooled), hidden_states=states)
 
-    def trainable_parameters(self) -> int:
-        """Count what is trained: all but the word embeddings."""
-        return sum(p.numel() for p in self.parameters() if p.requires_grad)
-
     def save_pretrained(self, folder: Path | str) -> None:
         """Write ``config.json`` and ``model.safetensors``, word embeddings included.
 

@@ -279,6 +279,20 @@ def test_what_is_learned_from_is_told_where_a_part_is_held_out(
     assert all(said in note for note in found if said)
 
 
+@pytest.mark.parametrize("early", [None, 2])
+def test_a_teacher_that_learns_longer_than_the_evaluations_is_told_of(
+    early: int | None, client: TestClient, database: Database
+) -> None:
+    plan = {"suite": "glue", "tasks": ["RTE"], "seeds": 1, "early_stopping": early}
+    record = begun(database, evaluation=plan, choose=1)
+    end_students(database, record.id)
+    end_scores(database, record.id)
+    end_steps(database, record.id)
+    notes = client.get(f"{PIPELINES}/taught/report").json()["notes"]
+    said = "The teacher that taught has learned to its last epoch, without early stopping."
+    assert (said in notes) == (early is not None)
+
+
 def test_a_task_of_ones_own_is_handed_on(database: Database) -> None:
     own = {"kind": "classification", "text": "words", "name": "odd / one"}
     plan = {"suite": "own", "data_dir": "/data/mine.csv", "own": own, "seeds": 1}

@@ -271,6 +271,13 @@ def test_a_wrong_request_is_refused(
                 "any of . _ -, at most 100 characters"
             ],
         ),
+        *(
+            (
+                {entry: "first-layers:x"},
+                [f"{entry}: student 'first-layers:x' cannot be read; write it as first-layers:4"],
+            )
+            for entry in ("student", "assistant")
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_plain_words(

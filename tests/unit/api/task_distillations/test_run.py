@@ -32,7 +32,7 @@ from kdnas.errors import (
     TrainingError,
 )
 from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE
-from kdnas.latency.device_lock import measuring_lock
+from kdnas.latency.device_lock import StillTakenError, measuring_lock
 from kdnas.records import TaskRun
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
@@ -100,6 +100,31 @@ def test_what_a_run_would_go_on_with_stays_until_its_result_is_stored(
     assert place.run(job_id) == "succeeded"
     assert place.work.begun == [("none", 0)]
     assert not (folder / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("students", "cuts"),
+    [
+        ({"student": "first-layers:2"}, False),
+        ({"student": "2,12,384,384,gelu"}, True),
+        ({"methods": ["takd"], "assistant": "2,12,384,384,gelu"}, True),
+    ],
+)
+def test_nobody_measures_while_an_architecture_is_cut(
+    students: dict[str, Any], cuts: bool, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[bool] = []
+
+    def check(*_: Any) -> None:
+        try:
+            with measuring_lock(0):
+                taken.append(False)
+        except StillTakenError:
+            taken.append(True)
+
+    monkeypatch.setattr(place.work, "check_task", check)
+    place.create(**students)
+    assert taken == [cuts]
 
 
 def test_every_method_is_done_with_a_seed_before_the_next_seed(place: Place) -> None:

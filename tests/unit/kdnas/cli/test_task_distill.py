@@ -255,14 +255,20 @@ def test_what_is_stored_is_listed_and_shown(home: Path, monkeypatch: pytest.Monk
             spec = {"task": "CoLA", "student": "bilstm", "methods": ["none"], "seeds": [0]}
             made = task_distillations.create_task_distillation(session, spec, name="new").id
             jobs.set_status(session, made, "failed", "the disk is full")
+            for name, whose in (("waits", "service"), ("left", "cli")):
+                task_distillations.create_task_distillation(
+                    session, spec, name=name, owner_kind=whose
+                )
     header, *rows = (line.split() for line in run("task-distillations", "list").stdout.splitlines())
     assert header == ["name", "status", "task", "student", "methods", "seeds", "runs", "age"]
     assert [row[:4] for row in rows] == [
+        ["left", "queued", "CoLA", "bilstm"],
+        ["waits", "queued", "CoLA", "bilstm"],
         ["new", "failed", "CoLA", "bilstm"],
         ["whole", "succeeded", "RTE", "first-layers:3"],
     ]
-    assert rows[1][6] == "15/15"
-    assert len(run("task-distillations", "list", "--task", "CoLA").stdout.splitlines()) == 2
+    assert rows[3][6] == "15/15"
+    assert len(run("task-distillations", "list", "--task", "CoLA").stdout.splitlines()) == 4
     none = run("task-distillations", "list", "--status", "running").stdout
     assert none.startswith("no such distillation")
     shown = run("task-distillations", "show", "whole").stdout
@@ -272,6 +278,9 @@ def test_what_is_stored_is_listed_and_shown(home: Path, monkeypatch: pytest.Monk
     new = run("task-distillations", "show", "new").stdout
     assert "status     failed: the disk is full" in new
     assert "next       kdnas task-distill --resume new" in new
+    for name, advice in (("waits", "jobs watch"), ("left", "task-distill --resume")):
+        told = run("task-distillations", "show", name).stdout
+        assert f"next       kdnas {advice} {name}" in told
     report = run("task-distillations", "report", "whole").stdout
     lines = report.splitlines()
     assert lines[0] == (

@@ -22,10 +22,10 @@ from kdnas.taskspecific.published import (
         ("bert-4", "STS-B", PublishedChoice(5e-5, 32, 0.2)),
         ("distilroberta", "MNLI", PublishedChoice(2e-5, 32, 0.5)),
         ("distilroberta", "SST-2", PublishedChoice(5e-5, 16, 0.5)),
-        ("bilstm", "CoLA", PublishedChoice(2e-4, 8, 0.5, 0.4, 0.0)),
-        ("bilstm", "QNLI", PublishedChoice(2e-5, 32, 0.5, 0.2, 0.0)),
-        ("gated-cnn", "MRPC", PublishedChoice(3e-5, 16, 0.7, 0.4, 0.0)),
-        ("gated-cnn", "SST-2", PublishedChoice(5e-5, 64, 0.7, 0.3, 0.0)),
+        ("bilstm", "CoLA", PublishedChoice(2e-4, 8, 0.5, 0.4)),
+        ("bilstm", "QNLI", PublishedChoice(2e-5, 32, 0.5, 0.2)),
+        ("gated-cnn", "MRPC", PublishedChoice(3e-5, 16, 0.7, 0.4)),
+        ("gated-cnn", "SST-2", PublishedChoice(5e-5, 64, 0.7, 0.3)),
     ],
 )
 def test_tables_are_the_papers(table: str, task: str, choice: PublishedChoice) -> None:

@@ -379,6 +379,26 @@ def test_what_counts_for_nothing_is_warned_of(
     assert warnings == (said.replace("|", " counts for nothing with "),)
 
 
+def test_layers_that_are_named_are_not_chosen_by_a_rule(lab: TinyTaskLab) -> None:
+    spec = lab.classification(methods=["pkd"], layer_choice="last", teacher_layers=[1])
+    (said,) = told(check_task(spec, lab.store()).warnings)
+    assert said == "layer_choice 'last' counts for nothing: teacher_layers say which"
+
+
+@pytest.mark.parametrize("fast", ["float32", "bfloat16"])
+def test_the_number_format_that_was_chosen_stays(
+    fast: str, lab: TinyTaskLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever goes on, with what other hardware."""
+    monkeypatch.setattr(
+        "workers.task.request.choose_dtype", lambda asked, _: fast if asked == "auto" else asked
+    )
+    found = check_task(lab.classification(dtype="auto"), lab.store())
+    assert found.dtype == found.spec.dtype == fast
+    given = check_task(lab.classification(dtype="float32"), lab.store())
+    assert given.dtype == given.spec.dtype == "float32"
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -402,10 +422,14 @@ def test_hyper_parameters_are_as_published_unless_they_are_given(lab: TinyTaskLa
     assert (hyper.batch_size, hyper.learning_rate, hyper.beta) == (32, 2e-5, 0.5)
     assert (hyper.dropout, hyper.temperature, hyper.max_steps) == (0.1, 1.0, None)
     assert hyper.weight_decay == 0.01
+    sequence = open_ones.model_copy(update={"student": "bilstm", "methods": ("none",)})
+    for table in ("auto", "bert-4"):
+        other = sequence.model_copy(update={"published": table})
+        assert check_task(other, lab.store()).hyper.weight_decay == 0
     named = open_ones.model_copy(update={"published": "gated-cnn", "beta": 0.0, "dropout": 0.0})
     hyper = check_task(named, lab.store()).hyper
     assert (hyper.batch_size, hyper.learning_rate) == (54, 5e-5)  # of 64: there are no more
-    assert (hyper.beta, hyper.dropout, hyper.weight_decay) == (0.0, 0.0, 0.0)
+    assert (hyper.beta, hyper.dropout, hyper.weight_decay) == (0.0, 0.0, 0.01)
     decaying = named.model_copy(update={"weight_decay": 0.1})
     assert check_task(decaying, lab.store()).hyper.weight_decay == 0.1
 

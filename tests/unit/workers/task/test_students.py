@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForSequenceClassification
 
 from kdnas.errors import SpecError
 from kdnas.evaluation.finetuning.model import TaskModel
@@ -75,6 +76,22 @@ def test_dropout_is_the_students_own(lab: TinyTaskLab) -> None:
     assert model.config.hidden_dropout_prob == model.config.attention_probs_dropout_prob == 0.3
     rates = {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)}
     assert rates == {0.3}
+
+
+@pytest.mark.parametrize("layers", ["1,3", "2,4"])
+def test_layers_are_the_same_when_they_are_loaded_again(
+    layers: str, lab: TinyTaskLab, tmp_path: Path
+) -> None:
+    """Of a teacher whose first layer is built otherwise than the others."""
+    folder = make_tiny_teacher(tmp_path / "modern", "modernbert", layers=4, words=WORDS)
+    made = built(checked(lab, f"layers:{layers}", teacher={"ref": str(folder)}))
+    model: Any = made.model.eval()
+    model.save_pretrained(tmp_path / "student")
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "student").eval()
+    assert again.state_dict().keys() == model.state_dict().keys()
+    ids = torch.tensor([[2, 5, 6, 7, 3]])
+    with torch.inference_mode():
+        assert torch.equal(again(input_ids=ids).logits, model(input_ids=ids).logits)
 
 
 @pytest.mark.parametrize("kind", ["bilstm", "gated-cnn"])

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.choosing import chosen_tasks
 from kdnas.evaluation.data.loading import load_task
 from kdnas.evaluation.tasks.examples import (
     TextExample,
 )
 from kdnas.evaluation.tasks.registry import own_task
 from kdnas.evaluation.tasks.task import OwnKind
+from kdnas.specs.evaluation import EvaluationPlanSpec, OwnTaskSpec
 from kdnas.testing.task_files import counts, file
 
 
@@ -39,6 +41,14 @@ def test_a_users_own_classification(tmp_path: Path) -> None:
     data = load_task(task, tmp_path / "parts")
     assert counts(data) == (2, {"dev": 1})
     assert data.labels == ("x", "y", "z")
+
+
+def test_a_task_is_called_by_its_file_as_far_as_names_go() -> None:
+    for stem, name in (("mine", "mine"), ("n" * 101, "n" * 100), ("two\nlines", "two lines")):
+        plan = EvaluationPlanSpec(suite="own", data_dir=f"/data/{stem}.csv")
+        (task,) = chosen_tasks(plan)
+        assert task.name == name
+        assert OwnTaskSpec(name=name).name == name
 
 
 def test_a_users_own_regression(tmp_path: Path) -> None:
