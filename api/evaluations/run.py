@@ -194,14 +194,16 @@ class Evaluator:
         should_stop: Callable[[], bool],
     ) -> TaskResult | None:
         prepared, data, hyper = self.prepared, ready.data, ready.hyper
-        checkpoints = evaluation_checkpoints(self.settings, record.id)
+        place = evaluation_checkpoints(self.settings, record.id)
+        # A model or data that have changed since it was stopped are learned anew.
+        checkpoints = place / prepared.what_decides(planned, record.seed)[evaluations.KEY]
         told: dict[str, Any] = {
             "int8": prepared.spec.int8,
             "on_progress": lambda progress: self.on_progress(planned, record.seed, progress),
             "should_stop": should_stop,
         }
         here: dict[str, Any] = {"device": prepared.device, "threads": prepared.spec.threads}
-        keep = checkpoints.with_name(KEPT_MODEL) if prepared.keeps else None
+        keep = place.with_name(KEPT_MODEL) if prepared.keeps else None
         if ready.fine_tune is not None and planned.task.fine_tuned:
             return ready.fine_tune(hyper, record.seed, checkpoints, keep=keep, **told)
         try:

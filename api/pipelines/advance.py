@@ -106,6 +106,16 @@ class PipelineState:
         parts += [one for m in members for one in (*m.evaluations, *m.task_distillations)]
         return "queued" in parts or "running" in parts
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no part is left to wait for, or to ask for."""
+        if self.members is None:
+            return self.search in {None, "failed", "cancelled"}
+        parts = [m.distillation for m in self.members]
+        parts += [one for m in self.members for one in (*m.evaluations, *m.task_distillations)]
+        wanted = any(m.wants_evaluations or m.wants_task_distillations for m in self.members)
+        return not wanted and not OPEN & set(parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -131,13 +141,13 @@ def next_step(state: PipelineState) -> Step | None:
 
     A pipeline runs on as long as anything in it can; what failed keeps nothing else from its end.
     What somebody has cancelled is left out. One that rests goes on when a part of it was resumed
-    by itself.
+    by itself, and comes to its end when all that rested was cancelled.
 
     Returns:
         None if it does not go on: it is paused, or over.
     """
-    resumed = state.status == "paused" and state.at_work
-    if state.status not in {"queued", "running"} and not resumed:
+    goes_on = state.at_work or state.is_over
+    if state.status not in {"queued", "running"} and not (state.status == "paused" and goes_on):
         return None
     if state.members is None:
         return _after_search(state)
@@ -265,7 +275,7 @@ def advance_all(database: Database) -> None:
             log.warning("pipeline not moved on", pipeline=record.id, reason=str(error))
         except RequestError as error:
             with database.write() as session:
-                jobs.set_status(session, record.id, "failed", str(error))
+                jobs.set_status(session, record.id, "failed", str(error), among=OPEN)
         except DatabaseError:
             raise
         except Exception:  # one odd pipeline must not hold up all others

@@ -109,7 +109,9 @@ def build_pipeline_report(
     scoring = Scoring(suite, list(stored.scored.values()), also)
     scores = _scores(stored, ())
     models = tuple(_line(member, stored, scores, scoring) for member in stored.members)
-    asked = budgets(stored.spec.choose, None if facts is None else facts.teacher_ms)
+    # Of a search that was deleted the teacher's own row still knows it.
+    timed = next((line.latency_ms for line in models if line.role == "teacher"), None)
+    asked = budgets(stored.spec.choose, timed if facts is None else facts.teacher_ms)
     picks = choose_picks(models, asked, scoring)
     case = Case(models, picks, _beside(models, picks, scoring), scoring)
     found = failures(stored.search, stored.members)

@@ -11,7 +11,7 @@ from kdnas.evaluation.data.choosing import tasks_with_data
 from kdnas.evaluation.tasks.task import Task
 from kdnas.paths import expanded
 from kdnas.reach import ANYWHERE, Reach
-from kdnas.search_space import SearchSpace
+from kdnas.search_space import AXES, SearchSpace
 from kdnas.specs.parts import ModelSpec
 from kdnas.specs.pipeline import ChooseSpec, PipelineSpec
 from kdnas.specs.search import SearchSpec
@@ -35,6 +35,7 @@ def checked_pipeline(spec: PipelineSpec, reach: Reach = ANYWHERE) -> PipelineSpe
         if spec.search.space.kind == "custom":
             with told_at("space.axes"):
                 SearchSpace.from_axes(spec.search.space.axes)
+    _refuse_students_that_cannot_copy(spec)
     plan, students = spec.evaluation, spec.distillation
     if plan.data_dir is not None:
         folder = str(expanded(plan.data_dir).resolve())
@@ -56,6 +57,28 @@ def checked_pipeline(spec: PipelineSpec, reach: Reach = ANYWHERE) -> PipelineSpe
                     spec.task_distillation_of(task.name, "student", spec.search, "name")
     named = plan.model_copy(update={"tasks": tuple(task.name for task in tasks)})
     return spec.model_copy(update={"evaluation": named})
+
+
+def _refuse_students_that_cannot_copy(spec: PipelineSpec) -> None:
+    """Refuse distillations that could be done of few of the students that a search may choose."""
+    search, space = spec.search, spec.search.space
+    if search.objective.copies_layers or search.student.init == "copy":
+        return  # and so it tries such students alone
+    if space.kind == "custom" and all(len(space.axes.get(axis, ())) == 1 for axis in AXES[1:]):
+        return  # layers alone vary
+    objective = spec.distillation.objective or search.objective
+    if objective.copies_layers:
+        field, what = "distillation.objective", f"objective {objective.name}"
+    elif spec.distillation.student.over(search.student).init == "copy":
+        field, what = "distillation.student", "start copy"
+    else:
+        return
+    raise SpecError(
+        f"{field}: the {what} is for students that differ from their teacher in layers alone, and "
+        f"the search may choose others; give the search the same {what.partition(' ')[0]}, or "
+        "`space.axes` with one value each but for layers",
+        field=field,
+    )
 
 
 def _refuse_nothing_to_teach(tasks: Sequence[Task]) -> None:

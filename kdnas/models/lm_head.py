@@ -15,6 +15,7 @@ from kdnas.architecture import Architecture
 from kdnas.errors import TeacherError
 from kdnas.models.families import Family, family_of
 from kdnas.models.file_modes import readable_like_others
+from kdnas.models.heads import kind_of_head
 from kdnas.models.making import MAKING_MODELS
 from kdnas.models.teacher import TeacherHandle, quiet_transformers
 from kdnas.models.teacher_files import WEIGHT_FILES
@@ -279,6 +280,8 @@ def _missing(handle: TeacherHandle, found: Mapping[str, str]) -> set[str]:
     needed = {"dense_weight", "dense_bias", "norm_weight", "norm_bias", "bias"}
     optional = family_of(handle.shape.model_type).lm_head.optional
     needed -= {name for name, key in optional.items() if not getattr(handle.config, key)}
+    if kind_of_head(handle.config) is not None:
+        needed |= {"bias"}  # without it the head of a classifier may have all the names
     return (needed if _is_tied(handle) else needed | {"decoder"}) - found.keys()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Any, Final
 
 from kdnas.errors import TeacherError
 from kdnas.models.heads import kind_of_head, load_with_head
@@ -13,6 +14,9 @@ from kdnas.models.teacher_files import locate
 if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedTokenizerFast
+
+BYTES: Final = "ByteLevel"
+"""What tokenizers call the part that cuts into words of bytes."""
 
 ModelHandle = TeacherHandle | SequenceHandle
 """A model on this machine, not loaded yet. Both know their sizes and their longest sequence."""
@@ -103,3 +107,26 @@ def load_tokenizer(handle: ModelHandle, **options: Any) -> PreTrainedTokenizerFa
             "tokenizer.save_pretrained"
         ) from None
     return tokenizer
+
+
+def put_space_before_words(tokenizer: PreTrainedTokenizerFast) -> bool:
+    """Let a byte-level tokenizer put a space before each of words that come cut.
+
+    Without it every word would be read as if it stood inside another one. The option
+    ``add_prefix_space`` of transformers does so for some classes of tokenizers alone.
+
+    Returns:
+        Whether it is one; others have their own way, and are left alone.
+    """
+    splitter: Any = tokenizer.backend_tokenizer.pre_tokenizer
+    if splitter is None:
+        return False
+    state = json.loads(splitter.__getstate__())
+    parts = [part for part in (state, *state.get("pretokenizers", ())) if part["type"] == BYTES]
+    for part in parts:
+        part["add_prefix_space"] = True
+    splitter.__setstate__(json.dumps(state).encode())
+    tokenizer.backend_tokenizer.pre_tokenizer = splitter
+    if parts:
+        tokenizer.add_prefix_space = True
+    return bool(parts)

@@ -83,6 +83,13 @@ def _weights_seed(seed: int, architecture: Architecture) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
+WITHOUT_WEIGHTS = (
+    *("layer_types", "local_attention", "rope_parameters"),
+    *("layer_norm_eps", "norm_eps", "pad_token_id"),
+)
+"""Of a configuration: what a model computes by, and its weights do not tell."""
+
+
 def load_weights(student: nn.Module, origin: TeacherHandle) -> None:
     """Begin with the weights of an earlier student of the same architecture.
 
@@ -95,6 +102,9 @@ def load_weights(student: nn.Module, origin: TeacherHandle) -> None:
     own |= {"vocabulary": config.vocab_size, "positions": config.max_position_embeddings}
     theirs = {"model type": shape.model_type, **{axis: getattr(shape, axis) for axis in AXES}}
     theirs |= {"vocabulary": shape.vocab_size, "positions": shape.max_positions}
+    both = [key for key in WITHOUT_WEIGHTS if hasattr(config, key) and hasattr(origin.config, key)]
+    own |= {key: getattr(config, key) for key in both}
+    theirs |= {key: getattr(origin.config, key) for key in both}
     for what, wanted in own.items():
         if theirs[what] != wanted:
             raise TeacherError(

@@ -213,7 +213,7 @@ def _with_outputs(
     States that are too many for memory lie in ``work`` meanwhile.
     """
     spec, data, tuning = checked.spec, checked.data, checked.tuning
-    loaded = load_task_model(model, data.task, data.labels, 0.0, spec.teacher.seed)
+    loaded = load_task_model(model, data.task, data.labels, 0.0, spec.teacher.seed, needs_head=True)
     encoding = TextEncoding(loaded, data.labels, checked.hyper.max_length)
     parameters = sum(p.numel() for p in loaded.model.parameters())
     teacher = running_teacher(network_of(loaded), checked.device, checked.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import isfinite
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, or_, select, text
@@ -34,7 +35,8 @@ def append_event(
     Args:
         session: of a write transaction.
         kind: its type.
-        payload: what it says, as plain JSON.
+        payload: what it says, as plain JSON; numbers that are not finite, which JSON has none of,
+            become null.
         job_id: the job that it happened to; what happens to a child is told of its parent as well.
         root_job_id: the job whose page tells of it, where it happened to none that is there.
 
@@ -48,11 +50,20 @@ def append_event(
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
     by = actor(session)
-    told = dict(payload) if by is None else {**payload, "by": by}
+    told: dict[str, Any] = _finite(dict(payload) if by is None else {**payload, "by": by})
     row = Event(type=kind, payload=told, job_id=job_id, root_job_id=root)
     session.add(row)
     session.flush()
     return row.id
+
+
+def _finite(value: Any) -> Any:
+    """The same without NaN and infinities, such as the loss of a training that diverges."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def actor(session: Session) -> str | None:

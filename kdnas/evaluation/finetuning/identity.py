@@ -9,11 +9,14 @@ from kdnas.evaluation.data.splitting import TUNING_SET
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import TaskData
 
-METHOD = 3
+METHOD = 4
 """Version of the way of fine-tuning and scoring; older results do not count for a newer one.
 
 Version 3 sets the dropout of every head: version 2 left DistilBERT's and ModernBERT's as they were,
-and comes to the same for all models whose configuration gives the head none of its own.
+and comes to the same for all models whose configuration gives the head none of its own. Version 4
+comes to something else for two kinds of models: early stopping and resuming take up the layer norms
+of BERTs whose files call them gamma and beta, and tagged words have a space before them whatever
+class a byte-level tokenizer is of.
 """
 
 

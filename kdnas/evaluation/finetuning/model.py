@@ -17,7 +17,7 @@ from kdnas.evaluation.tasks.task import Task
 from kdnas.models.families import family_of
 from kdnas.models.heads import SEVERAL_LABELS
 from kdnas.models.making import MAKING_MODELS
-from kdnas.models.opening import load_tokenizer
+from kdnas.models.opening import load_tokenizer, put_space_before_words
 from kdnas.models.precise import PreciseLinear
 from kdnas.models.sequence.model import SequenceClassifier
 from kdnas.models.sequence.saved import SequenceHandle
@@ -57,6 +57,7 @@ def load_task_model(
     *,
     centre: float = 0.0,
     fresh_head: bool = False,
+    needs_head: bool = False,
 ) -> TaskModel:
     """Load an encoder and put the architecture's usual head for a task on it.
 
@@ -74,9 +75,11 @@ def load_task_model(
             numbers. From 0 a bias gets there by a learning rate a step, which takes a small rate
             thousands of steps, and until then the gradient speaks of little else.
         fresh_head: whether a head that the folder has is left there.
+        needs_head: whether nothing may start at random, since nothing is learned any more.
 
     Raises:
-        TeacherError: the weights do not load, or lack a part of the encoder.
+        TeacherError: the weights do not load, or lack a part of the encoder, or of a head that is
+            needed.
     """
     family = family_of(handle.shape.model_type)
     config = deepcopy(handle.config)
@@ -89,6 +92,8 @@ def load_task_model(
         config.label2id = {label: i for i, label in enumerate(labels)}
     elif task.kind == "regression":
         config.num_labels = 1
+    elif task.kind == "span":
+        config.num_labels = 2  # a start and an end, whatever a head before had
     if task.kind == "regression":
         config.problem_type = "regression"
     elif task.kind == "classification":
@@ -121,6 +126,14 @@ def load_task_model(
             f"the weights of model {handle.ref!r} lack {len(missing)} tensors of the encoder, "
             f"{missing[0]} first; give a complete {family.title} checkpoint"
         )
+    if needs_head and absent:
+        raise TeacherError(
+            f"the weights of model {handle.ref!r} lack {len(absent)} tensors of its head, "
+            f"{min(absent)} first, which would answer at random; give a complete checkpoint"
+        )
+    # Checkpoints of the training keep the names of this model: those of old BERTs (gamma, beta),
+    # under which transformers would save it again, nobody renames who goes on from a checkpoint.
+    model._weight_conversions = []
     name, output = _output(model, encoder)
     own_head = {key for key in model.state_dict() if not key.startswith(encoder)} - absent
     if fresh_head and own_head:
@@ -131,16 +144,10 @@ def load_task_model(
     inputs = set(signature(model.forward).parameters)
     if handle.shape.type_vocab_size < 2:
         inputs.discard("token_type_ids")  # a pair's second part would have no embedding
-    return TaskModel(
-        model,
-        load_tokenizer(
-            handle,
-            # Tagged words come cut; byte-level tokenizers then want a space before each.
-            **({"add_prefix_space": True} if task.kind == "tagging" else {}),
-        ),
-        frozenset(inputs),
-        handle.longest_sequence,
-    )
+    tokenizer = load_tokenizer(handle)
+    if task.kind == "tagging":
+        put_space_before_words(tokenizer)
+    return TaskModel(model, tokenizer, frozenset(inputs), handle.longest_sequence)
 
 
 def load_sequence_model(handle: SequenceHandle) -> TaskModel:

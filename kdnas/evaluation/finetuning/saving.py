@@ -20,6 +20,7 @@ from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import SpanExample, TaskData, TextExample
 from kdnas.json_files import read_object
 from kdnas.models.file_modes import readable_like_others
+from kdnas.models.opening import put_space_before_words
 from kdnas.models.teacher import TeacherHandle, quiet_transformers
 from kdnas.reach import ANYWHERE, Reach
 
@@ -109,6 +110,10 @@ def save_task_model(
             task_model.model.save_pretrained(draft)  # type: ignore[operator]
         readable_like_others(draft)
         copy_tokenizer(handle, draft)
+        if data.task.kind == "tagging" and put_space_before_words(task_model.tokenizer):
+            task_model.tokenizer.backend_tokenizer.no_truncation()
+            task_model.tokenizer.backend_tokenizer.no_padding()
+            task_model.tokenizer.save_pretrained(draft)  # reads words as they were learned
         (draft / TASK_FILE).write_text(json.dumps(asdict(about), indent=2) + "\n", "utf-8")
         beside(draft)
         shutil.rmtree(folder, ignore_errors=True)

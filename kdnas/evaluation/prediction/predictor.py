@@ -220,7 +220,7 @@ class Predictor:
 def _loaded(handle: ModelHandle, task: Task, labels: Sequence[str] | None) -> TaskModel:
     if isinstance(handle, SequenceHandle):
         return load_sequence_model(handle)
-    return load_task_model(handle, task, labels, 0.0, 0)
+    return load_task_model(handle, task, labels, 0.0, 0, needs_head=True)
 
 
 def _alike(

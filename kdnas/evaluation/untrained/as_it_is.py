@@ -65,7 +65,7 @@ def score_as_it_is(
     labels, renamed = labels_of_head(model, data)
     predictions: dict[str, tuple[Prediction, ...]] = {}
     with tidy_process(threads), ExitStack() as stack:
-        task_model = load_task_model(model, data.task, labels, 0.0, 0)
+        task_model = load_task_model(model, data.task, labels, 0.0, 0, needs_head=True)
         where = choose_device(device)
         if int8:
             graph = task_model_in_int8(task_model, data.task.kind, model)

@@ -173,6 +173,24 @@ def test_what_was_stopped_goes_on_to_the_same_figures(place: Place) -> None:
     assert place.row(row_id).metrics["metrics"] == place.row(whole).metrics["metrics"]
 
 
+def test_what_has_changed_since_it_was_stopped_is_learned_anew(
+    place: Place, tmp_path: Path
+) -> None:
+    place.data = write_sst2(tmp_path / "changing")
+    row_id = place.queue()
+    asked = iter(range(1000))
+    assert place.run(row_id, lambda: next(asked) > 4) == "running"
+    (train,) = place.data.rglob("train.tsv")
+    train.write_text("".join(reversed(train.read_text().splitlines(keepends=True)[1:])))
+    header = "sentence\tlabel\n"
+    train.write_text(header + train.read_text())
+    steps: list[int] = []
+    told = lambda one: steps.append(one.done) if one.phase == "training" else None  # noqa: E731
+    assert place.run(row_id, on_progress=told) == "succeeded"
+    assert steps == [1, 2, 3, 4]
+    assert not evaluation_checkpoints(place.settings, row_id).exists()
+
+
 @pytest.mark.parametrize(("action", "kept"), [("pause", True), ("cancel", False)])
 def test_what_is_not_wanted_any_more_is_let_go_of(
     place: Place, monkeypatch: pytest.MonkeyPatch, action: Action, kept: bool

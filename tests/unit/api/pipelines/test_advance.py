@@ -72,7 +72,7 @@ def test_what_waits_or_works_keeps_a_pipeline_open(state: PipelineState) -> None
     step = next_step(state)
     if step is None:
         assert state.status in {"cancelled", "failed", "succeeded"} or (
-            state.status == "paused" and not state.at_work
+            state.status == "paused" and not (state.at_work or state.is_over)
         )
     elif state.at_work:
         assert step.status in {"queued", "running"}
@@ -119,6 +119,20 @@ FAILED: tuple[SearchStatus, ...] = ("succeeded", "failed")
         (PipelineState("running", "paused"), Step("paused", "search")),
         (PipelineState("paused", "paused"), None),
         (PipelineState("paused", "running"), Step("running", "search")),
+        (PipelineState("paused", "cancelled"), Step("failed", "search")),
+        (PipelineState("paused", "succeeded"), None),  # nothing is chosen yet
+        (  # what rested was cancelled
+            PipelineState(
+                "paused",
+                "succeeded",
+                (TEACHER, MemberState("succeeded", ("succeeded", "cancelled"))),
+            ),
+            Step("succeeded", "done"),
+        ),
+        (  # its scores are to come
+            PipelineState("paused", "succeeded", (TEACHER, MemberState("succeeded"))),
+            None,
+        ),
         (PipelineState("running", "failed"), Step("failed", "search")),
         (PipelineState("running", None), Step("failed", "search")),
         (PipelineState("running", "succeeded"), Step("running", "distillation", choose=True)),

@@ -30,6 +30,7 @@ from kdnas.testing import demo_data, demo_pipelines
 from kdnas.testing.demo_pipelines import SEEDS, TASKS, answers
 
 SECOND_STEP = {"task_distill": {"method": "universal-kd-il", "epochs": 8}}
+SHARES = {"choose": {"latency_budgets_ratio": [0.9]}}
 BUDGETS = {"choose": {"latency_budgets_ms": [0.1, 8, 40]}}
 
 
@@ -63,6 +64,7 @@ def used(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Ite
         add("half-taught", searched, failing=True, spec=SECOND_STEP)
         add("changed", searched)
         add("orphan", deleted, stage="distillation")
+        add("shares", deleted, spec=SHARES)
         with database.write() as session:
             jobs.delete_job(session, deleted)
         yield Used(database, settings)
@@ -322,6 +324,14 @@ def test_models_keep_their_figures_when_the_search_is_deleted(used: Used) -> Non
     report = used.report("orphan")
     assert report.picks
     assert "× as fast" in report.headline
+
+
+def test_budgets_stay_when_the_search_is_deleted(used: Used) -> None:
+    report = used.report("shares")
+    teacher = next(model for model in report.models if model.role == "teacher")
+    assert teacher.latency_ms is not None
+    (pick,) = report.picks
+    assert pick.budget_ms == pytest.approx(0.9 * teacher.latency_ms)
 
 
 def test_an_unknown_pipeline_is_named(used: Used) -> None:

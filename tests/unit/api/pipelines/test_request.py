@@ -13,6 +13,8 @@ from kdnas.reach import Reach
 from kdnas.specs.pipeline import PipelineSpec, SecondStepSpec
 from kdnas.testing.tiny_tasks import write_sst2
 
+ONE_WIDTH = {"heads": [12], "hidden": [384], "intermediate": [1536], "activation": ["gelu"]}
+
 
 def test_a_search_that_contradicts_itself_is_refused() -> None:
     search = {"reward": {"alpha": -0.1, "latency_price": 0.2}}
@@ -47,6 +49,37 @@ def test_the_search_keeps_to_what_a_budget_could_choose(
     found = checked_pipeline(PipelineSpec.read(asked, "a pipeline")).search.limits
     assert (found.max_latency_ms, found.max_latency_ratio) == expected
     assert found.max_params_millions == limits.get("max_params_millions")
+
+
+@pytest.mark.parametrize(
+    ("distillation", "search", "refused"),
+    [
+        ({"objective": "distilbert"}, {}, "distillation.objective"),
+        ({"student": "copy"}, {}, "distillation.student"),
+        ({"objective": "minilmv2"}, {}, None),
+        ({"objective": "distilbert"}, {"objective": "distilbert"}, None),
+        ({"student": "copy"}, {"student": "copy"}, None),
+        ({"objective": "distilbert"}, {"space": {"axes": {"layers": [2, 3], **ONE_WIDTH}}}, None),
+        (
+            {"objective": "distilbert"},
+            {"space": {"axes": {"layers": [2], **ONE_WIDTH, "hidden": [384, 768]}}},
+            "distillation.objective",
+        ),
+    ],
+)
+def test_students_that_a_search_may_choose_can_be_distilled(
+    distillation: dict[str, Any], search: dict[str, Any], refused: str | None, tmp_path: Path
+) -> None:
+    write_sst2(tmp_path)
+    evaluation = {"suite": "glue", "tasks": ["SST-2"], "data_dir": str(tmp_path)}
+    asked = {"search": search, "distillation": distillation, "evaluation": evaluation}
+    spec = PipelineSpec.read(asked, "a pipeline")
+    if refused is None:
+        checked_pipeline(spec)
+        return
+    with pytest.raises(SpecError, match="differ from their teacher in layers alone") as caught:
+        checked_pipeline(spec)
+    assert [one.field for one in caught.value.fields] == [refused]
 
 
 def test_data_out_of_reach_are_not_looked_at(tmp_path: Path) -> None:

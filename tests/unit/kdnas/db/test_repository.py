@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from dataclasses import replace
@@ -205,6 +206,17 @@ def test_two_builds_do_not_mix_in_one_table(database: Database) -> None:
     assert found.entries[some].latency_ms == 99.0
     before = first.entries[other].latency_ms / first.teacher_ms
     assert found.entries[other].latency_ms / found.teacher_ms == pytest.approx(before)
+
+
+def test_an_event_holds_no_number_that_json_has_not(database: Database) -> None:
+    """As of a training that diverges: PostgreSQL takes none, and no browser reads one."""
+    told = {"loss": math.nan, "losses": [1.5, math.inf], "by_seed": {"0": -math.inf}, "done": 3}
+    with database.write() as session:
+        job_id = searches.create_search(session, {}).id
+        events.append_event(session, "tick", told, job_id=job_id)
+    with database.read() as session:
+        (payload,) = events.payloads_of(session, "tick", job_id)
+    assert payload == {"loss": None, "losses": [1.5, None], "by_seed": {"0": None}, "done": 3}
 
 
 def test_events_become_visible_in_the_order_of_their_ids(database: Database) -> None:

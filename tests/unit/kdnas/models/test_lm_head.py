@@ -33,6 +33,7 @@ from kdnas.models.teacher import (
     with_fitted_head,
 )
 from kdnas.store import Store
+from kdnas.testing.tiny_heads import with_head
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 IDS = torch.tensor([[2, 9, 17, 4, 30], [2, 11, 3, 0, 0]])
@@ -158,6 +159,14 @@ def test_half_a_head_is_none(tmp_path: Path) -> None:
     folder = make_with_head(tmp_path, "roberta")
     rewrite(folder, lambda tensors: {k: v for k, v in tensors.items() if "layer_norm" not in k})
     assert not has_lm_head(prepare_teacher(str(folder)))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_head_of_a_classifier_is_none(bias: bool, tmp_path: Path) -> None:
+    """That of ModernBERT has the names of its masked-LM head."""
+    made = make_tiny_teacher(tmp_path / "encoder", "modernbert", decoder_bias=bias)
+    with_head(made, "classification", tmp_path / "classifier")
+    assert not has_lm_head(prepare_teacher(str(tmp_path / "classifier")))
 
 
 def test_a_head_of_another_size_is_refused(tmp_path: Path) -> None:

@@ -222,6 +222,17 @@ def test_weights_of_an_earlier_student_are_taken_whole(model_type: str, tmp_path
     assert all(p.requires_grad for p in student.parameters())
 
 
+def test_layers_of_other_kinds_are_refused_though_their_weights_fit(tmp_path: Path) -> None:
+    kinds = ["full_attention", "sliding_attention"]
+    teacher, other = (
+        prepare_teacher(str(make_tiny_teacher(tmp_path / str(i), "modernbert", layer_types=order)))
+        for i, order in enumerate((kinds, kinds[::-1]))
+    )
+    student = build_student(teacher.config, Architecture(2, 4, 48, 96))
+    with pytest.raises(TeacherError, match=r"has layer_types .*, and the student has layer_types"):
+        load_weights(student, other)
+
+
 @pytest.mark.parametrize(
     ("model_type", "values", "message"),
     [
@@ -230,6 +241,7 @@ def test_weights_of_an_earlier_student_are_taken_whole(model_type: str, tmp_path
         ("roberta", {}, "model type roberta, and the student has model type bert"),
         ("bert", {"words": ["more"]}, r"has vocabulary (\d+), and the student has vocabulary"),
         ("bert", {"type_vocab_size": 3}, r"do not fit the student .*token_type"),
+        ("bert", {"layer_norm_eps": 1e-5}, r"layer_norm_eps 1e-05, and the student has .* 1e-12"),
     ],
 )
 def test_weights_of_another_model_are_refused(

@@ -5,6 +5,7 @@ import { duration, plural, whole } from "../format.js";
 
 const STEP = "task distillation"; // done in the stage of the evaluations, beside them
 const ORDER = ["search", "distillation", "evaluation", STEP, "done"];
+const OVER = new Set(["succeeded", "failed", "cancelled"]);
 const NAMES = { search: "Search", distillation: "Distillation", evaluation: "Evaluation", [STEP]: "For each task", done: "Report" };
 
 /** Make the bar; `times` are the stages of the report, which may not be there yet. */
@@ -39,7 +40,8 @@ function stateOf(pipeline, stage) {
   }[stage];
   if (!parts.length) return "to come";
   if (parts.includes("failed")) return "failed";
-  const isWhole = !["evaluation", STEP].includes(stage) || pipeline.num_distilled === pipeline.num_students;
+  const isMade = members.every((m) => !m.architecture || OVER.has(m.distillation?.status ?? "cancelled"));
+  const isWhole = !["evaluation", STEP].includes(stage) || OVER.has(status) || isMade;
   if (isWhole && parts.every((part) => part === "succeeded" || part === "cancelled")) {
     return parts.includes("succeeded") ? "over" : "cancelled";
   }

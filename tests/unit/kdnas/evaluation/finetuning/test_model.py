@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,14 +14,23 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.processors import RobertaProcessing
 from torch import nn
-from transformers import AutoConfig, AutoModelForMaskedLM, RobertaTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+    RobertaTokenizerFast,
+)
 
+from kdnas.distill.export import copy_tokenizer
 from kdnas.distill.numerics import autocast
 from kdnas.errors import TeacherError
 from kdnas.evaluation.finetuning.forward import Forward
 from kdnas.evaluation.finetuning.model import TaskModel, load_task_model
+from kdnas.evaluation.finetuning.saving import save_task_model
 from kdnas.evaluation.finetuning.tagging import IGNORED, TaggingEncoding
-from kdnas.evaluation.tasks.examples import TaggedExample
+from kdnas.evaluation.settings import FinetuneSettings
+from kdnas.evaluation.tasks.examples import TaggedExample, TaskData
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.models.families import FAMILIES
 from kdnas.models.making import MAKING_MODELS
@@ -28,6 +38,7 @@ from kdnas.models.teacher import prepare_teacher, quiet_transformers
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 TAGS = ("O", "B-PER", "I-PER")
+SPECIAL_NAMES = ("cls_token", "pad_token", "sep_token", "unk_token", "mask_token")
 EXAMPLE = TaggedExample("0", ("anna", "zoo", "\u200b", "x"), ("B-PER", "O", "O", "I-PER"))
 
 
@@ -203,8 +214,16 @@ def test_words_without_a_piece_are_outside(folder: Path) -> None:
     assert cut.prediction == ("B-PER", "O", "O", "O")
 
 
-def test_byte_level_words_begin_with_a_space(tmp_path: Path) -> None:
-    made = make_tiny_teacher(tmp_path / "roberta", "roberta", words=[f"w{i}" for i in range(300)])
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [
+        ("roberta", RobertaTokenizerFast),
+        ("roberta", PreTrainedTokenizerFast),
+        ("modernbert", PreTrainedTokenizerFast),
+    ],
+)
+def test_byte_level_words_begin_with_a_space(family: str, kind: Any, tmp_path: Path) -> None:
+    made = make_tiny_teacher(tmp_path / "made", family, words=[f"w{i}" for i in range(300)])
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (made / file).unlink()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -214,11 +233,44 @@ def test_byte_level_words_begin_with_a_space(tmp_path: Path) -> None:
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
     tokenizer.decoder = ByteLevelDecoder()
     tokenizer.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
-    RobertaTokenizerFast(tokenizer_object=tokenizer).save_pretrained(made)
-    batch = TaggingEncoding(load(made), TAGS, 16).collate(
+    named = dict(zip(SPECIAL_NAMES, special, strict=True))
+    kind(tokenizer_object=tokenizer, **named).save_pretrained(made)
+    model = load(made)
+    batch = TaggingEncoding(model, TAGS, 16).collate(
         [TaggedExample("0", ("ab", "c"), ("B-PER", "O"))]
     )
     space = vocabulary["Ġ"]
     ids = [0, space, vocabulary["a"], vocabulary["b"], space, vocabulary["c"], 2]
     assert batch["input_ids"].tolist() == [ids]
     assert batch["labels"].tolist() == [[IGNORED, 1, IGNORED, IGNORED, 0, IGNORED, IGNORED]]
+    # Who loads the tagger without kdnas reads words as it has learned them.
+    example = TaggedExample("0", ("ab", "c"), ("B-PER", "O"))
+    data = TaskData(find_task("WNUT-17"), (example,), {}, TAGS, True, ("made up",))
+    handle = prepare_teacher(str(made))
+    save_task_model(tmp_path / "saved", model, handle, data, FinetuneSettings(1e-3, 1), 0)
+    saved = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert saved([["ab", "c"]], is_split_into_words=True)["input_ids"] == [ids]
+    assert len(saved(["ab"] * 9, is_split_into_words=True)["input_ids"]) == 29  # nothing is cut
+    assert saved("ab")["input_ids"] == [0, space, vocabulary["a"], vocabulary["b"], 2]
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_a_span_has_two_outputs_whatever_the_head_before_had(outputs: int, tmp_path: Path) -> None:
+    made = make_tiny_teacher(tmp_path / "nli", num_labels=outputs)
+    task = find_task("SQuAD 1.1")
+    loaded = load_task_model(prepare_teacher(str(made)), task, None, 0.0, 0)
+    found = loaded.model(input_ids=torch.tensor([[2, 5, 3]]))
+    assert found.start_logits.shape == found.end_logits.shape == (1, 3)
+
+
+def test_a_head_that_must_be_there_is(folder: Path, tmp_path: Path) -> None:
+    handle, task = prepare_teacher(str(folder)), find_task("SST-2")
+    said = r"lack 2 tensors of its head, classifier.bias first, which would answer at random"
+    with pytest.raises(TeacherError, match=said):
+        load_task_model(handle, task, ("no", "yes"), 0.0, 0, needs_head=True)
+    whole = load_task_model(handle, task, ("no", "yes"), 0.0, 0)
+    whole.model.save_pretrained(tmp_path / "whole")  # type: ignore[operator]
+    copy_tokenizer(handle, tmp_path / "whole")
+    again = prepare_teacher(str(tmp_path / "whole"))
+    same = load_task_model(again, task, ("no", "yes"), 0.0, 1, needs_head=True)
+    assert torch.equal(head(whole), head(same))

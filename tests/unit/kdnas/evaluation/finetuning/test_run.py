@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from kdnas.errors import TaskDataError, TrainingError
 from kdnas.evaluation.finetuning import training
@@ -154,14 +156,32 @@ def test_a_task_is_learned(
     assert TaskResult.from_json(result.to_json()) == replace(result, predictions={})
 
 
-@pytest.mark.parametrize("early_stopping", [None, 5])
+def with_old_names(model: TeacherHandle, folder: Path) -> TeacherHandle:
+    """The same, its layer norms called as the first BERTs have them, and bert-base-uncased."""
+    shutil.copytree(model.folder, folder)
+    weights = load_file(folder / "model.safetensors")
+    old = {
+        name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): tensor
+        for name, tensor in weights.items()
+    }
+    assert old.keys() != weights.keys()
+    save_file(old, folder / "model.safetensors", {"format": "pt"})
+    return prepare_teacher(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("early_stopping", "old"), [(None, False), (5, False), (None, True), (5, True)]
+)
 def test_an_interrupted_run_ends_like_one_in_a_piece(
     early_stopping: int | None,
+    old: bool,
     model: TeacherHandle,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(training, "SAVE_SECONDS", 0.1)
+    if old:
+        model = with_old_names(model, tmp_path / "old")
     data, settings = similarity(), replace(SETTINGS, early_stopping=early_stopping)
     whole = run(model, data, tmp_path / "whole", settings)
     asked = iter(range(1000))
@@ -186,6 +206,19 @@ def test_an_interrupted_run_ends_like_one_in_a_piece(
     again = run(model, data, tmp_path, settings)  # a kill came after training
     assert again is not None
     assert (again.predictions, again.steps) == (whole.predictions, 60)
+
+
+def test_the_best_epoch_is_kept_whatever_its_norms_are_called(
+    model: TeacherHandle, tmp_path: Path
+) -> None:
+    settings = replace(SETTINGS, early_stopping=1, max_steps=None)
+    known, old = (
+        run(one, sentiment(), tmp_path / one.folder.name / "run", settings)
+        for one in (model, with_old_names(model, tmp_path / "old"))
+    )
+    assert known is not None
+    assert old is not None
+    assert old.predictions == known.predictions
 
 
 def test_early_stopping_keeps_the_best_epoch(model: TeacherHandle, tmp_path: Path) -> None:
