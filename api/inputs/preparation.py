@@ -359,10 +359,16 @@ def stored_latencies(
     database: Database, profile: LatencyProfile, teacher: TeacherHandle
 ) -> LatencyTable | None:
     """Read the latency table of a profile for a teacher's students; None if there is none."""
+    return _stored_latencies(database, profile.fingerprint, teacher)
+
+
+def _stored_latencies(
+    database: Database, profile: str, teacher: TeacherHandle
+) -> LatencyTable | None:
     shape = teacher.shape
     return database.ask(
         lambda session: latencies.load_latency_table(
-            session, profile.fingerprint, family(shape), shape.fingerprint
+            session, profile, family(shape), shape.fingerprint
         )
     )
 
@@ -377,6 +383,7 @@ def ensure_latencies(
     check: Callable[[], None] = lambda: None,
     *,
     anew: bool = False,
+    began_with: str | None = None,
 ) -> LatencyTable:
     """Return a table that has every state of the space; build and store it if there is none.
 
@@ -389,22 +396,27 @@ def ensure_latencies(
         on_wait: is told once if trainings on this machine must end first.
         check: asked while it waits for them; what it raises ends the wait.
         anew: measure in any case, in place of what is known.
+        began_with: fingerprint of the profile by which the work began that goes on now, perhaps on
+            another machine: a table that it has is taken before that of this machine.
 
     Raises:
         LatencyError: the device cannot be measured.
     """
-    profile = current_profile(spec)
 
-    def stored() -> LatencyTable | None:
-        known = None if anew else stored_latencies(database, profile, teacher)
+    def stored(fingerprint: str) -> LatencyTable | None:
+        known = None if anew else _stored_latencies(database, fingerprint, teacher)
         whole = known is not None and all(str(state) in known.entries for state in space.states)
         return known if whole else None
 
-    known = stored()
+    known = None if began_with is None else stored(began_with)
+    if known is not None:
+        return known
+    profile = current_profile(spec)
+    known = stored(profile.fingerprint)
     if known is not None:
         return known
     with measuring_lock(on_wait=on_wait, check=check):
-        known = stored()  # somebody else may have built it while this one waited
+        known = stored(profile.fingerprint)  # somebody else may have built it while this one waited
         if known is not None:
             return known
         table = _measured(database, spec, profile, teacher, space, on_progress)

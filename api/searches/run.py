@@ -224,6 +224,7 @@ def _prepare_stored(
     database.transact(lambda session: jobs.resolve(session, context.id, prepared.spec.to_json()))
     starts = _starts(database, context.id, prepared)
     require_starts(prepared, starts)
+    begun = database.ask(lambda session: searches.search_facts(session, context.id))
     table = ensure_latencies(
         database,
         prepared.spec.latency,
@@ -232,6 +233,7 @@ def _prepare_stored(
         told.latency,
         watchers.waiting,
         context.check,
+        began_with=None if begun is None else begun.latency_profile,
     )
     database.transact(
         lambda session: searches.set_search_facts(

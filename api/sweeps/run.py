@@ -257,6 +257,7 @@ def _prepare_stored(context: JobContext, watchers: Watchers) -> tuple[PreparedSw
         told.latency,
         watchers.waiting,
         context.check,
+        began_with=None if before is None else before.latency_profile,
     )
     # What is to be done was settled when it began: the table may have grown since, or be gone.
     reach = context.settings.reach

@@ -126,6 +126,19 @@ def test_a_table_is_built_once_and_grows_without_changing(lab: TinyLab, database
     assert all(isinstance(e, LatencyEntry) and e.latency_ms > 0 for e in new)
 
 
+def test_what_goes_on_elsewhere_keeps_the_latencies_it_began_with(
+    lab: TinyLab, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ensure_latencies(database, QUICK, lab.teacher, space(24))
+    elsewhere = replace(first.profile, length=first.profile.length + 1)  # as other hardware is
+    monkeypatch.setattr(preparation, "current_profile", lambda _: elsewhere)
+    asked = (database, QUICK, lab.teacher, space(24))
+    own = ensure_latencies(*asked)
+    assert own.profile == elsewhere
+    assert ensure_latencies(*asked, began_with="gone") == own
+    assert ensure_latencies(*asked, began_with=first.profile.fingerprint) == first
+
+
 @pytest.mark.databases("sqlite", "postgresql")
 def test_two_searches_that_begin_at_once_share_one_table(
     lab: TinyLab, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
