@@ -99,7 +99,7 @@ def test_a_carried_trial_is_the_run_it_becomes(
     steps: list[TaskProgress] = []
     folder = tmp_path / "trials" / POINT.as_file_name
     taken = do_run(ready, method, 0, folder, steps.append, hyper=hyper)
-    assert steps == []
+    assert not [progress for progress in steps if "stage" in progress.phase]
     assert anew is not None
     assert taken is not None
     assert replace(taken.run, seconds=0) == replace(anew.run, seconds=0)
