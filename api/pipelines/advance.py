@@ -101,20 +101,22 @@ class PipelineState:
     @property
     def at_work(self) -> bool:
         """Whether a part is worked on, or will be as soon as there is room."""
-        members = self.members or ()
-        parts = [self.search, *(m.distillation for m in members)]
-        parts += [one for m in members for one in (*m.evaluations, *m.task_distillations)]
-        return "queued" in parts or "running" in parts
+        return not {"queued", "running"}.isdisjoint({self.search, *self._parts})
 
     @property
     def is_over(self) -> bool:
         """Whether no part is left to wait for, or to ask for."""
         if self.members is None:
             return self.search in {None, "failed", "cancelled"}
-        parts = [m.distillation for m in self.members]
-        parts += [one for m in self.members for one in (*m.evaluations, *m.task_distillations)]
         wanted = any(m.wants_evaluations or m.wants_task_distillations for m in self.members)
-        return not wanted and not OPEN & set(parts)
+        return not wanted and OPEN.isdisjoint(self._parts)
+
+    @property
+    def _parts(self) -> set[SearchStatus | None]:
+        """Where what was asked for of the members stands."""
+        members = self.members or ()
+        scored = {one for m in members for one in (*m.evaluations, *m.task_distillations)}
+        return scored | {m.distillation for m in members}
 
 
 @dataclass(frozen=True, slots=True)
