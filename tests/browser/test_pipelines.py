@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
-from kdnas.db.repository import pipelines
+from kdnas.db.repository import jobs, pipelines
 from kdnas.testing import demo_data, demo_pipelines
 
 pytestmark = pytest.mark.browser
@@ -236,3 +236,18 @@ def test_scores_of_a_student_come_to_its_own_page(page: Page, served: Served) ->
     demo_pipelines.end_evaluations(database, pipeline, home)
     expect(scores).not_to_have_text(before)
     expect(scores.locator("table").first).to_be_visible()
+
+
+def test_what_is_over_of_a_failed_pipeline_does_not_go_on(page: Page, served: Served) -> None:
+    database = served.service.database
+    made = demo_pipelines.add_pipeline(database, "halved", served.search, failing=True)
+    with database.write() as session:
+        for member in pipelines.list_members(session, made):
+            for one in member.evaluations:
+                if one.status == "failed":
+                    jobs.set_status(session, one.id, "succeeded")
+    page.goto(f"{served.service.url}/pipelines/{made}")
+    states = ["over", "failed", "over", "to come"]
+    for place, state in enumerate(states):
+        stage = page.locator(".stages li").nth(place)
+        expect(stage).to_have_attribute("data-state", state)
