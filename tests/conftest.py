@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 # A busy machine is no failure of the code: no property test has a deadline.
 settings.register_profile("kdnas", deadline=None)
 settings.load_profile("kdnas")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """A test draws the same weights and masks, whatever ran before it in its process."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
 
 
 @pytest.fixture(scope="module", autouse=True)
