@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from kdnas.models.families import Family
 from kdnas.models.first_token import FirstTokenPass
+from kdnas.models.precise import PreciseLinear
 from kdnas.models.sequence.pooling import AttentionSum
 from kdnas.taskspecific.methods.base import NetworkShape
 from kdnas.taskspecific.outputs import NetworkOutputs
@@ -174,7 +175,9 @@ class TaskStudent(nn.Module):
             needed = classifies_layers or reads_states
             self.poolers = network.poolers() if needed else nn.ModuleList()
             count = shape.layers - 1 if classifies_layers else 0
-            self.classifiers = nn.ModuleList(nn.Linear(shape.width, outputs) for _ in range(count))
+            self.classifiers = nn.ModuleList(
+                PreciseLinear(shape.width, outputs) for _ in range(count)
+            )
         for classifier in self.classifiers:
             nn.init.constant_(classifier.bias, centre)  # type: ignore[arg-type]
 

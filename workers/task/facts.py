@@ -23,6 +23,9 @@ from workers.task.request import CheckedTask
 FAR = 3.0
 """Times that deviations of a teacher's numbers differ from those of a task it has learned."""
 
+MOST_ANSWERS = 10
+"""Classes that are tried as the one answer to everything."""
+
 
 @dataclass(frozen=True)
 class Heard:
@@ -113,11 +116,13 @@ def task_facts(
 
 
 def of_another_scale(checked: CheckedTask, learned: Heard) -> list[str]:
-    """Warn of a teacher as it was given whose numbers are not those of the task.
+    """Warn of a teacher whose numbers are not those of the task.
 
-    Its correlation may be high all the same, while students learn its numbers from it.
+    Its correlation may be high all the same, while students learn its numbers from it. One that was
+    given may have learned others; one that is fine-tuned here begins at their mean with small
+    weights, and may not come to numbers that are far apart.
     """
-    if checked.data.labels is not None or not checked.has_learned:
+    if checked.data.labels is not None:
         return []
     right, said = learned.part.tokens.labels, learned.said.logits[:, 0]
     spread = float(right.std(correction=0))  # not 0: a single number is refused
@@ -125,11 +130,16 @@ def of_another_scale(checked: CheckedTask, learned: Heard) -> list[str]:
     ratio = float(said.std(correction=0)) / spread
     if apart <= spread and 1 / FAR <= ratio <= FAR:
         return []
+    advice = (
+        "have it fine-tuned by `teacher.fine_tune: always`"
+        if checked.has_learned
+        else "divide the numbers by their deviation, or give it more `teacher.epochs` or a higher "
+        "`teacher.learning_rate`"
+    )
     return [
         f"teacher {checked.teacher.ref!r} says numbers of another scale than those of "
         f"{checked.data.task.name} (mean {said.mean():.2f} and {right.mean():.2f}, deviation "
-        f"{said.std(correction=0):.2f} and {spread:.2f}), and students learn them from it; have it "
-        "fine-tuned by `teacher.fine_tune: always`"
+        f"{said.std(correction=0):.2f} and {spread:.2f}), and students learn them from it; {advice}"
     ]
 
 
@@ -139,7 +149,7 @@ def of_mute_layers(checked: CheckedTask, judged: Judge, held_out: Heard) -> list
     if not learning:
         return []
     examples = held_out.part.examples
-    same = max(judged.main(examples, said) for said in _one_answer_each(checked, len(examples)))
+    same = max(judged.main(examples, said) for said in _one_answer_each(checked, held_out))
     layers = range(checked.teacher_shape.layers)
     mute = [n + 1 for n in layers if judged.main(examples, held_out.layer(n)) <= same]
     if not mute:
@@ -152,12 +162,17 @@ def of_mute_layers(checked: CheckedTask, judged: Judge, held_out: Heard) -> list
     ]
 
 
-def _one_answer_each(checked: CheckedTask, examples: int) -> list[Tensor]:
-    """Logits (E, K) of those who say the same of everything: each class, or the mean number."""
-    labels = checked.data.labels
+def _one_answer_each(checked: CheckedTask, held_out: Heard) -> list[Tensor]:
+    """Logits (E, K) of those who say the same of everything: a class, or the mean number.
+
+    Of many classes the most frequent are enough: saying a rarer one scores no better.
+    """
+    labels, right = checked.data.labels, held_out.part.tokens.labels
     if labels is None:
-        return [torch.full((examples, 1), mean_number(checked.tuning))]
-    return [row.expand(examples, -1) for row in torch.eye(len(labels))]
+        return [torch.full((len(right), 1), mean_number(checked.tuning))]
+    counts = right.bincount(minlength=len(labels))
+    frequent = counts.argsort(descending=True, stable=True)[:MOST_ANSWERS]
+    return [row.expand(len(right), -1) for row in torch.eye(len(labels))[frequent]]
 
 
 def _student(checked: CheckedTask) -> dict[str, object]:

@@ -256,7 +256,8 @@ def _with_outputs(
             learned, seen = learned.without_states(), seen.without_states()
         elif not _keeps_states(checked, len(train.tokens)):
             learned = learned.without_states()
-        elif learned.states is not None:  # in memory, so that no file is as large as long as this
+        elif learned.states is not None and _fits_memory(checked, len(train.tokens)):
+            # So that no file is as large as long as this.
             learned = replace(learned, states=learned.states.clone())
     judged = Judge(data, encoding)
     heard = (Heard(train, learned), Heard(held_out, seen))
@@ -274,5 +275,9 @@ def _keeps_states(checked: CheckedTask, examples: int) -> bool:
     """
     if checked.spec.cache != "auto":
         return checked.spec.cache == "always"
+    return _fits_memory(checked, examples)
+
+
+def _fits_memory(checked: CheckedTask, examples: int) -> bool:
     shape = checked.teacher_shape
     return states_bytes(examples, shape.layers, shape.width) <= MOST_KEPT_BYTES

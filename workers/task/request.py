@@ -207,6 +207,9 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
     readers = [teacher, *(plan.origin for plan in (student, assistant) if plan is not None)]
     length = min(length, *(reader.longest_sequence for reader in readers))
     dtype = choose_dtype(spec.dtype, device)
+    hyper = hyperparameters(
+        spec, task, student.kind, teacher.shape.model_type, length, len(tuning.train)
+    )
     pinned = {
         "teacher": named.model_copy(update={"fingerprint": teacher.fingerprint}),
         "dtype": dtype,  # another machine that goes on might choose another
@@ -219,12 +222,18 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
         learned,
         student,
         assistant,
-        hyperparameters(
-            spec, task, student.kind, teacher.shape.model_type, length, len(tuning.train)
-        ),
+        hyper,
         device,
         dtype,
-        tuple(dict.fromkeys((*data.notes, *_warnings(spec, choice, student, teacher, learned)))),
+        tuple(
+            dict.fromkeys(
+                (
+                    *data.notes,
+                    *_warnings(spec, choice, student, teacher, learned),
+                    *_of_another_kind(assistant, student, hyper),
+                )
+            )
+        ),
     )
 
 
@@ -404,6 +413,20 @@ def unused(spec: TaskDistillationSpec) -> list[str]:
             f"layer_choice {shown(spec.layer_choice)} counts for nothing: teacher_layers say which"
         )
     return found
+
+
+def _of_another_kind(
+    assistant: StudentPlan | None, student: StudentPlan, hyper: Hyperparameters
+) -> list[str]:
+    """Warn of an assistant that is trained with what was published for students of another kind."""
+    if assistant is None or assistant.kind == student.kind:
+        return []
+    return [
+        f"assistant {shown(str(assistant.choice))} is a {assistant.kind} and is trained as the "
+        f"student is, which is a {student.kind} (learning_rate {hyper.learning_rate:g}, dropout "
+        f"{hyper.dropout:g}, weight_decay {hyper.weight_decay:g}); name one of the student's kind "
+        "as `assistant`, or give values that suit both"
+    ]
 
 
 def _warnings(

@@ -242,6 +242,8 @@ def _learned(
             return None
         (assistant,) = helped
         if assistant.run.error is not None:
+            told = f"the assistant of {' and '.join(folders)} failed: {assistant.run.error}"
+            assistant.run.error = TrainingError(told)
             return dict.fromkeys(folders, assistant)
 
         def tell(done: int, total: int) -> None:

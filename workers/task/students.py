@@ -22,6 +22,7 @@ from kdnas.evaluation.finetuning.run import tidy_process
 from kdnas.evaluation.finetuning.text import mean_number
 from kdnas.evaluation.tasks.examples import TaskData, TextExample
 from kdnas.models.families import family_of, family_problem
+from kdnas.models.opening import load_tokenizer
 from kdnas.models.sequence.config import SequenceConfig
 from kdnas.models.sequence.model import SequenceClassifier
 from kdnas.models.teacher import (
@@ -107,10 +108,8 @@ class StudentPlan:
         the gates of fresh layers hardly open, and 2000 sentences of SST-2 take four epochs in place
         of one to come to the same accuracy.
         """
-        from transformers import AutoTokenizer
-
         with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(self.origin.folder, trust_remote_code=False)
+            tokenizer = load_tokenizer(self.origin)
         encoder = load_teacher_model(self.origin)
         words = family_of(self.origin.shape.model_type).word_embeddings(encoder).detach()
         config = SequenceConfig.for_teacher(
@@ -220,13 +219,8 @@ def check_tokenizer(student: TeacherHandle, teacher: TeacherHandle, data: TaskDa
     Raises:
         TeacherError: names the first token, or the first text, that they disagree on.
     """
-    from transformers import AutoTokenizer
-
     with quiet_transformers():
-        own, theirs = (
-            AutoTokenizer.from_pretrained(handle.folder, trust_remote_code=False)
-            for handle in (student, teacher)
-        )
+        own, theirs = (load_tokenizer(handle) for handle in (student, teacher))
     numbers, known = own.get_vocab(), theirs.get_vocab()
     if numbers != known:
         token = min(

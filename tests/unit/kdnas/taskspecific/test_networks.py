@@ -143,6 +143,16 @@ def test_pseudo_classifiers_read_the_inner_layers(kind: str) -> None:
     assert beside | of_student == {id(parameter) for parameter in made.parameters()}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_pseudo_classifiers_are_exact_where_the_rest_is_rounded(kind: str) -> None:
+    """In bfloat16 a number near 2000 is one of every eighth."""
+    made = student(tiny_network(kind), classifies_layers=True, centre=2000.0)
+    with torch.autocast("cpu", torch.bfloat16):
+        said = made(BATCH.inputs).layers[:, :-1]
+    assert said.dtype == torch.float32
+    assert not bool((said == said.bfloat16()).all())
+
+
 def test_a_student_without_inner_layers_has_nothing_beside() -> None:
     made = student(tiny_transformer(1), classifies_layers=True, reads_states=True)
     said = made(BATCH.inputs)

@@ -22,6 +22,7 @@ from kdnas.testing.tiny_task_lab import (
 )
 from kdnas.testing.tiny_tasks import WORDS
 from kdnas.testing.tiny_teacher import make_tiny_teacher
+from workers.task import facts as facts_module
 from workers.task import ready as ready_module
 from workers.task import teacher as task_teacher
 from workers.task.facts import Heard, of_another_scale, of_mute_layers
@@ -83,6 +84,19 @@ def test_layers_that_know_nothing_are_warned_of(
         assert of_mute_layers(replace(ready.checked, spec=alone), ready.judged, heard) == []
 
 
+def test_of_many_classes_the_most_frequent_are_tried(
+    classes: ReadyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts_module, "MOST_ANSWERS", 1)
+    right = classes.held_out.tokens.labels
+    frequent = int(right.bincount().argmax())
+    for answer, is_mute in ((frequent, True), (1 - frequent, True), (None, False)):
+        said = torch.eye(2)[right if answer is None else torch.full_like(right, answer)]
+        layers = said[:, None].expand(-1, 4, -1)
+        heard = Heard(classes.held_out, replace(classes.seen, layers=layers))
+        assert bool(of_mute_layers(classes.checked, classes.judged, heard)) == is_mute
+
+
 def test_numbers_of_another_scale_are_warned_of(classes: ReadyTask, numbers: ReadyTask) -> None:
     right = numbers.train.tokens.labels
 
@@ -95,7 +109,9 @@ def test_numbers_of_another_scale_are_warned_of(classes: ReadyTask, numbers: Rea
     (text,) = warned(numbers, right[:, None] / 10)
     assert "says numbers of another scale than those of goods (mean " in text
     assert len(warned(numbers, right[:, None] + 100)) == 1
-    assert warned(numbers, right[:, None] + 100, learned=False) == []  # it was tuned on them
+    assert "have it fine-tuned by" in text
+    (text,) = warned(numbers, right.mean() + 0 * right[:, None], learned=False)  # tuned too little
+    assert "divide the numbers by their deviation" in text
     assert warned(classes, classes.learned.logits * 100) == []
 
 

@@ -248,6 +248,20 @@ def test_a_request_that_can_be_done_is_checked(name: str, lab: TinyTaskLab) -> N
     assert again.teacher.fingerprint == checked.teacher.fingerprint
 
 
+@pytest.mark.parametrize("student", ["first-layers:2", "bilstm"])
+@pytest.mark.parametrize("assistant", ["first-layers:4", "gated-cnn"])
+def test_an_assistant_of_another_kind_is_warned_of(
+    student: str, assistant: str, lab: TinyTaskLab
+) -> None:
+    spec = lab.classification(student=student, assistant=assistant, methods=["takd"])
+    found = [text for text in check_task(spec, lab.store()).warnings if "assistant" in text]
+    kinds = {"first-layers:4": "transformer", "first-layers:2": "transformer"}
+    own, theirs = kinds.get(assistant, assistant), kinds.get(student, student)
+    assert [text.partition(" and is trained")[0] for text in found] == (
+        [] if own == theirs else [f"assistant '{assistant}' is a {own}"]
+    )
+
+
 def test_states_of_two_widths_are_compared_through_maps_and_it_is_said(
     lab: TinyTaskLab, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from kdnas.errors import TrainingError
 from kdnas.evaluation.tasks.examples import TextExample
 from kdnas.models.sequence.config import SequenceConfig
 from kdnas.specs.task_distillation import METHODS
-from kdnas.taskspecific import card
+from kdnas.taskspecific import card, teacher_outputs
 from kdnas.taskspecific.methods.registry import METHODS as METHOD_CLASSES
 from kdnas.testing.saving_often import narrow
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, texts_of, transformers_says
@@ -278,6 +278,22 @@ def test_states_are_kept_only_where_they_fit(
     assert len(asked) == 2
 
 
+def test_states_that_are_always_kept_stay_on_the_disk(
+    lab: TinyTaskLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they are too many for memory; they are the same there."""
+    found = {}
+    for most in (None, 0):
+        if most is not None:
+            monkeypatch.setattr(ready_module, "MOST_KEPT_BYTES", most)
+            monkeypatch.setattr(teacher_outputs, "IN_MEMORY_BYTES", most)
+        states = prepared(lab, lab.classification(methods=["pkd"], cache="always")).learned.states
+        assert states is not None
+        assert states.untyped_storage().is_shared() == (most == 0)
+        found[most] = states.clone()
+    assert torch.equal(found[None], found[0])
+
+
 OPEN = dict.fromkeys(("batch_size", "learning_rate", "beta"))
 TOGETHER = ("none", "vanilla-kd", "pkd", "takd", "universal-kd-il", "alp-kd", "universal-kd-cg")
 
@@ -414,6 +430,16 @@ def test_any_student_can_be_the_assistant(
     phases = list(dict.fromkeys(progress.phase for progress in told))
     assert phases[0].startswith("assistant seed 0: stage 1")
     assert phases[-1].startswith("takd seed 0: stage 2")
+
+
+def test_an_assistant_that_diverges_is_named(lab: TinyTaskLab, tmp_path: Path) -> None:
+    ready = prepared(lab, lab.classification(methods=["takd"], max_steps=2, max_grad_norm=0.0))
+    hyper = replace(ready.checked.hyper, learning_rate=1e30)
+    for _ in range(2):  # and when it is looked at again
+        with pytest.raises(
+            TrainingError, match=r"^the assistant of takd failed: method vanilla-kd"
+        ):
+            do_run(ready, "takd", 0, tmp_path, hyper=hyper)
 
 
 def test_an_assistant_that_is_heard_can_be_stopped(lab: TinyTaskLab, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from kdnas.errors import SpecError
+from kdnas.errors import SpecError, TeacherError
 from kdnas.evaluation.finetuning.model import TaskModel
 from kdnas.evaluation.finetuning.text import mean_number
 from kdnas.models.sequence.model import SequenceClassifier
@@ -126,6 +126,13 @@ def test_a_folder_is_taken_as_it_is(lab: TinyTaskLab, tmp_path: Path) -> None:
     theirs: Any = load_teacher_model(found.student.origin)
     for mine, own in zip(made.model.bert.encoder.layer, theirs.encoder.layer, strict=True):
         assert all(map(torch.equal, mine.state_dict().values(), own.state_dict().values()))
+
+
+def test_a_folder_with_a_broken_tokenizer_is_refused(lab: TinyTaskLab, tmp_path: Path) -> None:
+    folder = make_tiny_teacher(tmp_path / "own", layers=2, words=WORDS)
+    (folder / "tokenizer.json").write_text('{"version": "1.0"', "utf-8")
+    with pytest.raises(TeacherError, match=r"tokenizer of model .* does not load"):
+        checked(lab, str(folder))
 
 
 def test_of_a_regression_students_begin_at_the_mean(lab: TinyTaskLab) -> None:
