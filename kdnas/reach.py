@@ -152,13 +152,14 @@ class Reach:
             ]
         return sorted(path for path in found if path.is_file())
 
-    def put(self, source: Path, target: Path, draft: str) -> None:
+    def put(self, source: Path, target: Path, draft: str, *, replaces: bool = False) -> None:
         """Copy a folder of this process's own to a place that is new or an empty folder.
 
         Args:
             source: the folder; it holds files and folders alone.
             target: where it appears, whole or not at all.
             draft: name beside it under which it is written first.
+            replaces: whether a folder with something in it gives way, once the copy is whole.
 
         Raises:
             RequestError: the place leads out.
@@ -166,13 +167,19 @@ class Reach:
         """
         real = Path(os.path.realpath(target))
         with self.folder(real.parent, create=True) as parent:
-            shutil.rmtree(draft, ignore_errors=True, dir_fd=parent)
+            before = f"{draft}.before"
+            for left in (draft, before):
+                shutil.rmtree(left, ignore_errors=True, dir_fd=parent)
             os.mkdir(draft, dir_fd=parent)
             try:
                 _copy_tree(source, draft, parent)
                 with suppress(FileNotFoundError):
-                    os.rmdir(real.name, dir_fd=parent)
+                    if replaces:
+                        os.rename(real.name, before, src_dir_fd=parent, dst_dir_fd=parent)
+                    else:
+                        os.rmdir(real.name, dir_fd=parent)
                 os.rename(draft, real.name, src_dir_fd=parent, dst_dir_fd=parent)
+                shutil.rmtree(before, ignore_errors=True, dir_fd=parent)
             except BaseException:
                 shutil.rmtree(draft, ignore_errors=True, dir_fd=parent)
                 raise

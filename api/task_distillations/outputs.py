@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -96,13 +94,11 @@ def _put(
 ) -> None:
     reach = settings.reach
     made = [student_folder(settings, job_id, method, seed) for seed in spec.seeds]
-    if any(_is_copy(target, folder, reach) for folder in made):  # one that was the best before
-        real = Path(os.path.realpath(target))
-        with reach.folder(real.parent) as parent:
-            shutil.rmtree(real.name, dir_fd=parent)
-    refuse_used_folder(target, reach, is_stored=True)
+    replaces = any(_is_copy(target, folder, reach) for folder in made)  # the best one before
+    if not replaces:
+        refuse_used_folder(target, reach, is_stored=True)
     try:
-        reach.put(student, target, f".{target.name}.draft-{job_id}")
+        reach.put(student, target, f".{target.name}.draft-{job_id}", replaces=replaces)
     except OSError as error:
         raise StoreError(
             f"the student of {method} could not be written to {target} ({error.strerror}); free "

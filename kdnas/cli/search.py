@@ -12,7 +12,7 @@ from kdnas.cli.options import common
 from kdnas.cli.options.inputs import gather
 from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, say_each
-from kdnas.cli.screens.interrupt import interruptible
+from kdnas.cli.screens.interrupt import exit_unless_done, interruptible
 from kdnas.cli.screens.preparing import prepare_on_screen
 from kdnas.cli.screens.search import SearchScreen, say_goal, show_plan, show_result
 from kdnas.cli.stored import stored
@@ -228,6 +228,6 @@ def run_and_report(
         say(f"paused; go on with: kdnas search --resume {summary['name']}")
     if as_json:
         print_json(summary)
-    if interrupted and status != "succeeded":
-        raise typer.Exit(130)
+    if interrupted or status != "paused":  # its hours may be over, which is as asked
+        exit_unless_done(status)
     return summary

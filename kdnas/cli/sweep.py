@@ -11,7 +11,7 @@ from kdnas.cli.options import common
 from kdnas.cli.options.inputs import gather
 from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, say_each
-from kdnas.cli.screens.interrupt import interruptible
+from kdnas.cli.screens.interrupt import exit_unless_done, interruptible
 from kdnas.cli.screens.preparing import prepare_on_screen
 from kdnas.cli.screens.sweep import SweepScreen, sweep_lines
 from kdnas.cli.stored import stored
@@ -147,7 +147,7 @@ def _run_and_report(
     from api.sweeps.kind import KIND
     from api.sweeps.run import run_stored_sweep
 
-    status, interrupted, way_on = record.status, False, f"kdnas sweep --resume {record.name}"
+    status, way_on = record.status, f"kdnas sweep --resume {record.name}"
     if status != "succeeded":
         again = None if status == "cancelled" else way_on
         stopping = interruptible("the sweep", (database, settings), again, trains_students=True)
@@ -155,7 +155,6 @@ def _run_and_report(
             status = run_stored_sweep(
                 record.id, database, settings, screen.watchers, interrupt, interrupt.at_once
             )
-        interrupted = interrupt.requested
     with database.read() as session:
         found = read_job(session, record.id, KIND)
     if status == "paused":
@@ -164,5 +163,4 @@ def _run_and_report(
         print_answer(found)
     else:
         print_lines(sweep_lines(found))
-    if interrupted and status != "succeeded":
-        raise typer.Exit(130)
+    exit_unless_done(status)

@@ -11,11 +11,11 @@ import typer
 from kdnas.cli.options import common, own_table
 from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, show_results
-from kdnas.cli.screens.interrupt import interruptible
+from kdnas.cli.screens.interrupt import exit_unless_done, interruptible
 from kdnas.cli.screens.task_distillation import TaskScreen, grid_lines, report_lines
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import print_answer
-from kdnas.errors import SpecError
+from kdnas.errors import SpecError, TrainingError
 
 if TYPE_CHECKING:
     from kdnas.db.engine import Database
@@ -311,23 +311,23 @@ def _run_and_report(
 
     Raises:
         KdnasError: it failed.
-        typer.Exit: 130 if it was interrupted.
+        typer.Exit: 1 if it was cancelled, 130 if it was interrupted or paused.
     """
     from api.jobs.reading import read_job
     from api.task_distillations.kind import KIND
     from api.task_distillations.report import task_report
     from api.task_distillations.run import run_stored_task_distillation
 
-    status, interrupted = record.status, False
+    status = record.status
     way_on = f"kdnas task-distill --resume {record.name}"
     if status != "succeeded":
         again = None if status == "cancelled" else way_on
-        stopping = interruptible("the distillation", (database, settings), again)
+        hopeless = (TrainingError,)  # all of it would come to the same end again
+        stopping = interruptible("the distillation", (database, settings), again, hopeless)
         with stopping as interrupt, TaskScreen() as screen:
             status = run_stored_task_distillation(
                 record.id, database, settings, screen.watchers, interrupt
             )
-        interrupted = interrupt.requested
     with database.read() as session:
         found = read_job(session, record.id, KIND)
         report = task_report(session, settings, record.id)
@@ -337,5 +337,4 @@ def _run_and_report(
     show_results(as_json)("\n".join(lines))
     if as_json:
         print_answer({**found, "report": report})
-    if interrupted and status != "succeeded":
-        raise typer.Exit(130)
+    exit_unless_done(status)

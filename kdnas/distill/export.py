@@ -63,6 +63,9 @@ def refuse_used_folder(output: Path, reach: Reach = ANYWHERE, *, is_stored: bool
     if output.is_file():
         way = "move it away and go on" if is_stored else "name a new folder with --output"
         raise OutputError(f"output {output} is a file; {way}")
+    if output.is_mount():  # what is written beside it could not be moved there
+        way = "unmount it and go on" if is_stored else "name a new folder in it with --output"
+        raise OutputError(f"output {output} is a mount point; {way}")
     try:
         if output.is_dir() and reach.children(output):
             way = "empty it and go on" if is_stored else "name a new one with --output, or empty it"

@@ -56,6 +56,11 @@ def portable_request(spec: TaskDistillationSpec, run: TaskRun) -> dict[str, Any]
     return {**request, "methods": [run.method], "seeds": [run.seed], "grid": None, **chosen}
 
 
+def _cell(text: str) -> str:
+    """What stands in a cell of a table, whatever a user calls his task and his classes."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
 def task_card(spec: TaskDistillationSpec, facts: TaskFacts, run: TaskRun) -> str:
     """Write the model card in Markdown with the hub's metadata block."""
     teacher, student, chosen = facts.teacher, facts.student, run.chosen
@@ -86,7 +91,7 @@ def task_card(spec: TaskDistillationSpec, facts: TaskFacts, run: TaskRun) -> str
         "reported was not looked at",
         "made with": f"kdnas {__version__}",
     }
-    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    table = "\n".join(f"| {_cell(key)} | {_cell(value)} |" for key, value in rows.items())
     return f"""---
 library_name: {"transformers" if student["kind"] == "transformer" else "kdnas"}
 tags:

@@ -110,6 +110,9 @@ def test_killed_in_either_stage_it_goes_on_and_comes_to_the_same(
         lambda: seen('"universal-kd-il"', "stage 1"), *DISTIL, "--name", "killed"
     )
     assert killed.code < 0
+    left = program.run("task-distillations", "show", "killed").out
+    assert "running, but its process died" in left
+    assert "kdnas task-distill --resume killed" in left
     resumed = ("task-distill", "--resume", "killed")
     killed = program.interrupt_when(lambda: seen('"seed": 1', "stage 2"), *resumed)
     assert killed.code < 0
@@ -117,6 +120,23 @@ def test_killed_in_either_stage_it_goes_on_and_comes_to_the_same(
     assert again.code == 0, again.err
     assert again.json["done"] == 4
     assert weights(program, "killed") == weights(program, "whole")
+
+
+@pytest.mark.parametrize(("action", "code"), [("cancel", 1), ("pause", 130)])
+def test_one_that_is_stopped_from_elsewhere_is_not_done(
+    program: Program, action: str, code: int
+) -> None:
+    query = "select count(*) from events e join jobs j on j.id = e.job_id where j.name = ?"
+    process = program.fork(*DISTIL, "--name", action, "--seeds", "20")
+    deadline = time.monotonic() + 120
+    while stored(program, query, action)[0][0] < 4:
+        assert time.monotonic() < deadline, process.said
+        assert not process.has_ended, process.said
+        time.sleep(0.1)
+    asked = program.run("jobs", action, action)
+    assert asked.code == 0, asked.err
+    ended = process.wait(60)
+    assert ended.code == code, ended.err
 
 
 def test_what_cannot_be_is_refused_before_anything_is_stored(program: Program) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from kdnas.errors import TrainingError
 from kdnas.evaluation.data.splitting import TUNING_SET
 from kdnas.evaluation.finetuning.model import load_task_model
 from kdnas.evaluation.finetuning.run import tidy_process
@@ -180,18 +181,22 @@ def ready_task(
                 phase = f"fine-tuning the teacher: {progress.phase}"
                 on_progress(TaskProgress(phase, progress.done, progress.total, progress.loss))
 
-            found = tuned_teacher(
-                model,
-                data,
-                settings_of(spec.teacher, data, checked.hyper.max_length, checked.dtype),
-                spec.teacher.seed,
-                store,
-                settings.task_teachers,
-                device=checked.device,
-                threads=spec.threads,
-                on_progress=tell,
-                should_stop=should_stop,
-            )
+            try:
+                found = tuned_teacher(
+                    model,
+                    data,
+                    settings_of(spec.teacher, data, checked.hyper.max_length, checked.dtype),
+                    spec.teacher.seed,
+                    store,
+                    settings.task_teachers,
+                    device=checked.device,
+                    threads=spec.threads,
+                    on_progress=tell,
+                    should_stop=should_stop,
+                )
+            except TrainingError as error:  # of the settings of a fine-tuning, not a student's
+                said = str(error).replace("`learning_rate`", "`teacher.learning_rate`")
+                raise TrainingError(f"teacher {model.ref!r}: {said}") from None
             if found is None:
                 return None
             model = found

@@ -14,12 +14,28 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import typer
+
 from kdnas.cli.screens.console import say
 from kdnas.errors import DatabaseAwayError, WorkError
 from kdnas.settings import Settings
 
 if TYPE_CHECKING:
     from kdnas.db.engine import Database
+    from kdnas.records import SearchStatus
+
+
+def exit_unless_done(status: SearchStatus) -> None:
+    """End the process as its work ended; somebody may have stopped that from elsewhere.
+
+    Raises:
+        typer.Exit: 1 if the work was cancelled, 130 if it rests.
+    """
+    if status == "cancelled":
+        say("cancelled; what had succeeded is kept")
+        raise typer.Exit(1)
+    if status != "succeeded":
+        raise typer.Exit(130)
 
 
 class Interrupt:

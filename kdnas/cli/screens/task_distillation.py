@@ -192,9 +192,11 @@ def shown(row: Row, runs: Sequence[Mapping[str, Any]]) -> list[str]:
     again = (
         f"kdnas task-distill --resume {row['name']}" if ours else f"kdnas jobs resume {row['name']}"
     )
+    is_left = ours and row["status"] == "running" and row["worker"] is None
+    status = "running, but its process died" if is_left else row["status"]
     going = {
         "queued": again if ours else watch,
-        "running": watch,
+        "running": again if is_left else watch,
         "succeeded": f"kdnas task-distillations report {row['name']}",
         "cancelled": None,
     }
@@ -203,7 +205,7 @@ def shown(row: Row, runs: Sequence[Mapping[str, Any]]) -> list[str]:
         f"{row['name']}  (id {row['id']})",
         *fact_lines(
             {
-                "status": f"{row['status']}: {row['error']}" if row["error"] else row["status"],
+                "status": f"{status}: {row['error']}" if row["error"] else status,
                 **facts,
                 "methods": ", ".join(row["methods"]),
                 "seeds": ", ".join(map(str, row["seeds"])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -202,6 +203,30 @@ def test_a_folder_is_put_in_a_place_that_is_new_or_empty(
     with pytest.raises(OSError, match="not empty"):
         reach.put(own, root / "link", ".draft")
     assert not (root / "texts" / ".draft").exists()
+
+
+def test_one_that_is_replaced_is_there_until_the_copy_is_whole(
+    root: Path, tmp_path: Path, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, there = tmp_path / "own", root / "student"
+    for folder, text in ((own, "new"), (there, "old")):
+        folder.mkdir()
+        (folder / "a.txt").write_text(text)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kdnas.reach._copy_tree", full)
+        with pytest.raises(OSError, match="No space left"):
+            reach.put(own, there, ".draft", replaces=True)
+    assert (there / "a.txt").read_text() == "old"
+    (root / ".draft.before").mkdir()  # of a process that was killed
+    reach.put(own, there, ".draft", replaces=True)
+    assert (there / "a.txt").read_text() == "new"
+    assert not list(root.glob(".draft*"))
+    reach.put(own, root / "other", ".draft", replaces=True)
+    assert (root / "other" / "a.txt").read_text() == "new"
 
 
 @pytest.mark.parametrize("link", ["students", "students/one"])

@@ -199,6 +199,14 @@ def test_a_used_output_folder_is_refused(
         refuse_used_folder(used / "precious.txt")
 
 
+def test_a_mount_point_is_no_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written beside it cannot be moved there."""
+    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "volume")
+    with pytest.raises(OutputError, match="volume is a mount point; name a new folder in it"):
+        refuse_used_folder(tmp_path / "volume")
+    refuse_used_folder(tmp_path / "volume" / "student")
+
+
 def test_an_unmeasured_latency_is_said_to_be_so(
     lab: TinyLab, tmp_path: Path, distilled: Distilled
 ) -> None:

@@ -64,6 +64,13 @@ def test_it_says_how_the_student_came_about(method: str, tmp_path: Path) -> None
     assert (tmp_path / STAGES_PICTURE).read_bytes()[:4] == b"\x89PNG"
 
 
+def test_classes_of_any_name_stand_in_one_cell(tmp_path: Path) -> None:
+    facts = replace(task_facts(), task="a|b", labels=("yes|no", "of two\nlines"))
+    write_card(tmp_path, SPEC, facts, task_run("none", 2))
+    text = (tmp_path / CARD_FILE).read_text("utf-8")
+    assert f"| task | a\\|b: {facts.kind}, labels yes\\|no, of two lines |" in text
+
+
 def test_a_stage_that_was_cut_is_as_long_as_its_steps(tmp_path: Path) -> None:
     spec = SPEC.model_copy(update={"max_steps": 3})
     point = {"epoch": 1, "loss": 0.7, "held_out": 0.5}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from kdnas.errors import TrainingError
 from kdnas.evaluation.data.splitting import HELD_OUT_TENTH
 from kdnas.models.teacher import prepare_teacher
 from kdnas.testing.tiny_task_lab import (
@@ -141,6 +142,18 @@ def test_a_given_teacher_is_not_tuned(
         for one, example in zip(said, texts_of(ready.checked.data), strict=True)
     ]
     assert ready.facts.teacher["metrics"] == {"dev": {"accuracy": sum(right) / len(right)}}
+
+
+def test_a_teacher_that_diverges_is_told_of_by_its_own_settings(
+    lab: TinyTaskLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverge(*_: Any, **__: Any) -> None:
+        raise TrainingError("fine-tuning diverged; take a smaller `learning_rate`")
+
+    monkeypatch.setattr(ready_module, "tuned_teacher", diverge)
+    said = r"^teacher '.*': fine-tuning diverged; take a smaller `teacher\.learning_rate`$"
+    with pytest.raises(TrainingError, match=said):
+        prepare_for_task(lab.classification(), lab.settings(None))
 
 
 def test_a_tuned_teacher_is_found_in_the_store(

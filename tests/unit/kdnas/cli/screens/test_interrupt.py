@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
-from kdnas.cli.screens.interrupt import interruptible
+from kdnas.cli.screens.interrupt import exit_unless_done, interruptible
 from kdnas.db.engine import Database, parse_url
 from kdnas.errors import DatabaseAwayError
+from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 
 Place = tuple[Database, Settings]
@@ -33,6 +35,17 @@ def handlers() -> Iterator[None]:
     before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
     yield
     assert {one: signal.getsignal(one) for one in before} == before
+
+
+@pytest.mark.parametrize(("status", "code"), [("cancelled", 1), ("paused", 130), ("running", 130)])
+def test_work_that_somebody_stopped_is_not_done(status: SearchStatus, code: int) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        exit_unless_done(status)
+    assert ended.value.exit_code == code
+
+
+def test_work_that_is_done_ends_with_0() -> None:
+    exit_unless_done("succeeded")
 
 
 @pytest.mark.parametrize(
