@@ -652,6 +652,8 @@ def test_a_chosen_point_is_shown_and_can_be_distilled(page: Page, service: Servi
     page.goto(f"{service.url}/searches/distil-bert-week-09")
     drawn(page, "tradeoff")
     plot = page.locator("#tradeoff [data-plot]")
+    noted = page.locator("#tradeoff .legend")  # it is drawn once more when the noise is known
+    expect(noted).to_contain_text("Pareto front ± noise", timeout=120_000)
     plot.scroll_into_view_if_needed()
     point = page.locator("#tradeoff .trace").last.locator(".point").nth(3).bounding_box()
     assert point is not None

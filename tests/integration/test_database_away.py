@@ -257,7 +257,7 @@ def test_a_job_of_the_service_goes_on_in_the_same_process(place: Place) -> None:
         place.wait_for(lambda: place.num_trained("served") > 1)
         pid = worker()
         place.server.stop()
-        time.sleep(4)
+        time.sleep(10)  # each of them asks for something meanwhile
         place.server.start()
         trained = place.num_trained("served")
         place.wait_for(lambda: place.num_trained("served") > trained)

@@ -30,7 +30,7 @@ configure_logs()
 import ray
 import workers.cluster
 from workers.cluster import cluster
-workers.cluster.LAST_WORDS_SECONDS = 8  # what brings them may have begun after the worker
+workers.cluster.LAST_WORDS_SECONDS = 20  # what brings them may have begun after the worker
 """
 TALKS_AND_FAILS = (
     AS_A_RUNNER

@@ -266,9 +266,9 @@ def test_work_goes_to_a_node_that_shares_only_the_store(topology: Topology) -> N
 
     wait_for(lambda: ended(distillation) and ended(search))
     assert seen
-    wait_for(lambda: not checkpoints.exists(), 10)
+    wait_for(lambda: not checkpoints.exists())
     run_folder = here.program.folder / "home" / "distillations" / distillation_id
-    wait_for(lambda: not run_folder.exists(), 10)
+    wait_for(lambda: not run_folder.exists())
     for kind, fingerprint in zip(("teacher", "corpus"), inputs, strict=True):
         assert (here.node_home / "cache" / kind / fingerprint / "manifest.json").is_file()
 

@@ -44,14 +44,16 @@ for one in threads:
     one.start()
 for one in threads:
     one.join()
-found = 0
+found, whole = 0, []
 for line in open("/proc/self/maps"):
     place, mode, *_, inode = line.split()[:5]
-    written_anonymous = mode.startswith("rw") and inode == "0"
-    found += written_anonymous and int(place.partition("-")[0], 16) % 2**26 == 0
+    begin, end = (int(number, 16) for number in place.split("-"))
+    if mode.startswith("---") and whole and whole[-1] == begin:
+        found += inode == "0" and end % 2**26 == 0
+    whole = [end] if mode.startswith("rw") and inode == "0" and begin % 2**26 == 0 else []
 print(found)
 """
-"""Arenas beside the heap, each of which begins at a multiple of 64 MiB."""
+"""Arenas beside the heap: they begin at a multiple of 64 MiB, and the rest is set aside."""
 
 PIECES = """
 import sys, time

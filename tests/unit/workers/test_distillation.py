@@ -52,7 +52,7 @@ def test_a_measurement_has_its_turn_every_so_many_steps() -> None:
         thread.start()
         turns.step()
         turns.step()
-        assert not measured.wait(0.3)
+        assert not measured.wait(2)
         turns.step()  # comes back when the measurement is over
         assert measured.is_set()
         thread.join()

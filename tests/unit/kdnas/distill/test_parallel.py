@@ -128,7 +128,7 @@ class Outcome:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=280,
         )
         assert done.returncode == 0, done.stderr
         self.said = json.loads(done.stdout)
