@@ -41,6 +41,10 @@ MethodName = Literal[
 ]
 METHODS: Final[tuple[str, ...]] = get_args(MethodName)
 
+LearnedKind = Literal["classification", "regression"]
+LEARNED: Final[tuple[str, ...]] = get_args(LearnedKind)
+"""Kinds of tasks that students can be distilled for."""
+
 LayerChoice = Literal["skip", "last"]
 Published = Literal["auto", "bert-4", "distilroberta", "bilstm", "gated-cnn"]
 
@@ -108,6 +112,25 @@ class TaskTeacherSpec(TeacherSpec):
     warmup_rate: Rate = 1e-3
 
 
+class LearnedTaskSpec(OwnTaskSpec):
+    """A task of the user's own that students can be distilled for.
+
+    Attributes:
+        kind: what is predicted: a class, or a number.
+    """
+
+    kind: LearnedKind = "classification"
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _learned(cls, kind: Any) -> Any:
+        if kind in get_args(OwnTaskSpec.model_fields["kind"].annotation) and kind not in LEARNED:
+            raise ValueError(
+                f"a task of kind {kind} cannot be distilled for; give {' or '.join(LEARNED)}"
+            )
+        return kind
+
+
 class TaskDistillationSpec(Spec):
     """Distillations for one task, whole: a run for each method and seed.
 
@@ -160,7 +183,7 @@ class TaskDistillationSpec(Spec):
     teacher: TaskTeacherSpec = TaskTeacherSpec()
     task: TaskName
     data_dir: str | None = Field(None, min_length=1)
-    own: OwnTaskSpec | None = None
+    own: LearnedTaskSpec | None = None
     student: str = Field("first-layers:3", min_length=1, max_length=1000)
     methods: tuple[MethodName, ...] = Field(("universal-kd-il",), min_length=1)
     seeds: tuple[Seed, ...] = Field((0,), min_length=1, max_length=1000)
@@ -208,11 +231,6 @@ class TaskDistillationSpec(Spec):
     def _fitting(self) -> Self:
         if self.own is not None and self.data_dir is None:
             raise ValueError("a task of your own needs data_dir, its file or folder")
-        if self.own is not None and self.own.kind not in ("classification", "regression"):
-            raise ValueError(
-                f"a task of kind {self.own.kind} cannot be distilled for; give classification or "
-                "regression"
-            )
         if self.grid is not None and {self.batch_size, self.learning_rate, self.beta} != {None}:
             raise ValueError(
                 "a grid chooses batch size, learning rate and beta; leave them out, or the grid"

@@ -59,6 +59,8 @@ def test_one_method_needs_no_list() -> None:
         ({"student": ""}, "student"),
         ({"own": {}}, "needs data_dir"),
         ({"own": {"kind": "tagging"}, "data_dir": "."}, "kind tagging cannot be distilled for"),
+        ({"own": {"kind": "poetry"}, "data_dir": "."}, "own.kind"),
+        ({"own": {"kind": ["tagging"]}, "data_dir": "."}, "own.kind"),
         ({"grid": {}, "beta": 0.5}, "leave them out, or the grid"),
         ({"grid": {"betas": [0.5, 0.5]}}, "must differ"),
         ({"grid": {"betas": []}}, "betas"),
