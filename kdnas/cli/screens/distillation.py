@@ -30,7 +30,7 @@ def listed(found: Sequence[Row]) -> str:
     rows = [
         (
             row["name"],
-            row["status"] + ("*" if _abandoned(row) else ""),
+            row["status"] + ("*" if is_abandoned(row) else ""),
             row["architecture"],
             row["objective"],
             _short(row["teacher"]),
@@ -41,7 +41,7 @@ def listed(found: Sequence[Row]) -> str:
         for row in found
     ]
     table = as_text(HEADER, rows, right=("step", "relative", "age"))
-    if any(map(_abandoned, found)):
+    if any(map(is_abandoned, found)):
         table += "\n* its process died; go on with: kdnas distillations resume NAME"
     return table
 
@@ -91,13 +91,13 @@ def sparkline(values: Sequence[float], width: int = CURVE_WIDTH) -> str:
     return "".join(BARS[round((mean - low) / span * (len(BARS) - 1))] for mean in means)
 
 
-def _abandoned(row: Row) -> bool:
+def is_abandoned(row: Row) -> bool:
     """Whether its process died: its status says that it runs, and nobody works on it."""
     return row["status"] == "running" and row["worker"] is None
 
 
 def _status(row: Row) -> str:
-    if _abandoned(row):
+    if is_abandoned(row):
         return "running, but its process died"
     if row["worker"] is not None:
         return f"{row['status']}, on {row['worker']}"
@@ -106,7 +106,7 @@ def _status(row: Row) -> str:
 
 def _next(row: Row) -> str | None:
     """Say how to go on, as a command."""
-    if row["status"] in {"queued", "paused", "failed"} or _abandoned(row):
+    if row["status"] in {"queued", "paused", "failed"} or is_abandoned(row):
         return f"kdnas distillations resume {row['name']}"
     ways = {
         "running": f"kdnas distillations cancel {row['name']}, to stop it for good",

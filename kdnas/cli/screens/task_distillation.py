@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kdnas.cli.screens.console import Bar, say, say_each
+from kdnas.cli.screens.distillation import is_abandoned
 from kdnas.cli.screens.times import age, span
 from kdnas.cli.screens.working import WorkScreen
 from kdnas.cli.tables.answers import fact_lines
@@ -192,7 +193,7 @@ def shown(row: Row, runs: Sequence[Mapping[str, Any]]) -> list[str]:
     again = (
         f"kdnas task-distill --resume {row['name']}" if ours else f"kdnas jobs resume {row['name']}"
     )
-    is_left = ours and row["status"] == "running" and row["worker"] is None
+    is_left = ours and is_abandoned(row)
     status = "running, but its process died" if is_left else row["status"]
     going = {
         "queued": again if ours else watch,
