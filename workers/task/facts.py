@@ -130,12 +130,11 @@ def of_another_scale(checked: CheckedTask, learned: Heard) -> list[str]:
     ratio = float(said.std(correction=0)) / spread
     if apart <= spread and 1 / FAR <= ratio <= FAR:
         return []
-    advice = (
-        "have it fine-tuned by `teacher.fine_tune: always`"
-        if checked.has_learned
-        else "divide the numbers by their deviation, or give it more `teacher.epochs` or a higher "
-        "`teacher.learning_rate`"
-    )
+    if checked.has_learned:
+        advice = "have it fine-tuned by `teacher.fine_tune: always`"
+    else:
+        divide = "divide the numbers by their deviation, and " if spread > FAR else ""
+        advice = f"{divide}give it more `teacher.epochs` or a higher `teacher.learning_rate`"
     return [
         f"teacher {checked.teacher.ref!r} says numbers of another scale than those of "
         f"{checked.data.task.name} (mean {said.mean():.2f} and {right.mean():.2f}, deviation "

@@ -112,7 +112,11 @@ def test_numbers_of_another_scale_are_warned_of(classes: ReadyTask, numbers: Rea
     assert len(warned(numbers, right[:, None] + 100)) == 1
     assert "have it fine-tuned by" in text
     (text,) = warned(numbers, right.mean() + 0 * right[:, None], learned=False)  # tuned too little
-    assert "divide the numbers by their deviation" in text
+    assert text.endswith("; give it more `teacher.epochs` or a higher `teacher.learning_rate`")
+    tokens = replace(numbers.train.tokens, labels=100 * right)
+    large = replace(numbers, train=replace(numbers.train, tokens=tokens))
+    (text,) = warned(large, right.mean() + 0 * right[:, None], learned=False)
+    assert "; divide the numbers by their deviation, and give it more `teacher.epochs`" in text
     assert warned(classes, classes.learned.logits * 100) == []
 
 
