@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,8 @@ class Killer(tune.Callback):
     """Kills the process that made it once a state is in training and all that was written is there.
 
     Ray Tune copies its state in place and behind the run; of a copy that is cut off it takes
-    nothing and begins anew, which says nothing of the searcher.
+    nothing and begins anew, which says nothing of the searcher. A step begins as the copy of the
+    last one does, so the run is held until that is done.
     """
 
     def __init__(self, deadly: str) -> None:
@@ -129,8 +131,11 @@ class Killer(tune.Callback):
         for trial in trials:
             if os.getpid() == self._driver and str(Architecture(**trial.config)) == self._deadly:
                 written = Path(trial.storage.experiment_driver_staging_path)
-                if _all_there(written, Path(trial.storage.experiment_fs_path)):
-                    os.kill(self._driver, signal.SIGKILL)
+                copied, give_up = Path(trial.storage.experiment_fs_path), time.monotonic() + 5
+                while time.monotonic() < give_up:
+                    if _all_there(written, copied):
+                        os.kill(self._driver, signal.SIGKILL)
+                    time.sleep(0.01)
 
 
 def _all_there(written: Path, copied: Path) -> bool:
