@@ -168,6 +168,13 @@ class Reach:
         real = Path(os.path.realpath(target))
         with self.folder(real.parent, create=True) as parent:
             before = f"{draft}.before"
+
+            def put_back() -> None:
+                """What was to give way, where what replaces it never came: ours may have ended."""
+                with suppress(OSError):  # it is not there, or its place is taken
+                    os.rename(before, real.name, src_dir_fd=parent, dst_dir_fd=parent)
+
+            put_back()
             for left in (draft, before):
                 shutil.rmtree(left, ignore_errors=True, dir_fd=parent)
             os.mkdir(draft, dir_fd=parent)
@@ -181,6 +188,7 @@ class Reach:
                 os.rename(draft, real.name, src_dir_fd=parent, dst_dir_fd=parent)
                 shutil.rmtree(before, ignore_errors=True, dir_fd=parent)
             except BaseException:
+                put_back()
                 shutil.rmtree(draft, ignore_errors=True, dir_fd=parent)
                 raise
 

@@ -41,7 +41,7 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
         OutOfReachError: nobody answers at the address.
         NotNowError: a local one does not start, also when it is started again; Ray gives it half
             a minute.
-        BackendError: who answers there is no cluster for us.
+        BackendError: who answers there is no cluster for us; or a local one cannot be started.
     """
     if ray.is_initialized():
         yield
@@ -121,6 +121,10 @@ def _told(error: Exception, address: str | None) -> BackendError:
     without = (
         "do without a cluster: a search by `backend.name: local`, a distillation by one worker"
     )
+    if address is None and _is_lasting(error):
+        return BackendError(
+            f"a local Ray cluster cannot be started ({reason}); mend that, or {without}"
+        )
     if address is None:
         return NotNowError(
             f"a local Ray cluster did not start ({reason}); try again when the machine is less "
@@ -131,6 +135,12 @@ def _told(error: Exception, address: str | None) -> BackendError:
         f"the Ray cluster at {address!r} did not answer ({reason}); check KDNAS_RAY_ADDRESS, or "
         f"unset it and {without}"
     )
+
+
+def _is_lasting(error: Exception) -> bool:
+    """Whether a start would fail again: an option, a folder or a path that Ray cannot take."""
+    lasting = isinstance(error, OSError | ValueError)
+    return lasting and not isinstance(error, ConnectionError | TimeoutError)
 
 
 def _quoted_python(address: str | None) -> dict[str, str] | None:

@@ -25,7 +25,8 @@ from api.logs.writer import LogWriter
 from kdnas.db.queue.claims import Claim
 from kdnas.settings import Settings
 
-CLUSTER_START_SECONDS = 60.0
+CLUSTER_START_SECONDS = 120.0
+"""Two starts that Ray gives up after half a minute each, what ends the first, and imports."""
 _PYTHON = (sys.executable, "-P", "-m")  # -P: a file of the working folder shadows no module
 _PRINTING = {
     "PYTHONUNBUFFERED": "1",  # what is printed is there at once, and not lost in a crash

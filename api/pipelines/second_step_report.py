@@ -18,6 +18,7 @@ from kdnas.evaluation.reports.report import Cell
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.scoring.paired import Kept
 from kdnas.settings import Settings
+from kdnas.specs.evaluation import OWN_SUITE
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.taskspecific.published import EPOCHS, EPOCHS_OF, FINETUNE_EPOCHS
 
@@ -276,13 +277,11 @@ def second_step_setup(spec: PipelineSpec) -> str:
     if step is None:
         return ""
     tasks = tasks_of(spec)[0]
-    cola = (
-        ""
-        if step.epochs or "CoLA" not in {task.name for task in tasks}
-        else (f" (of CoLA {EPOCHS_OF['CoLA']:g})")
-    )
+    longer = {} if step.epochs or spec.evaluation.suite == OWN_SUITE else EPOCHS_OF
+    others = [f"{task.name} {longer[task.name]:g}" for task in tasks if task.name in longer]
+    but_for = f" (of {', '.join(others)})" if others else ""
     source = "a teacher that has learned the task" if step.method != "none" else "the labels"
-    first = f"{step.epochs or EPOCHS:g}{cola} passes on {source}"
+    first = f"{step.epochs or EPOCHS:g}{but_for} passes on {source}"
     second = f"{step.finetune_epochs or FINETUNE_EPOCHS:g} on the labels alone"
     most = step.max_steps or spec.evaluation.max_steps
     own = {"batch size": step.batch_size, "learning rate": step.learning_rate, "beta": step.beta}

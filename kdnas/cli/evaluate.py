@@ -25,7 +25,7 @@ from kdnas.cli.screens.preparing import read_data_on_screen
 from kdnas.cli.screens.understood import show_understood
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import print_json
-from kdnas.errors import RequestError, SpecError, unknown_name
+from kdnas.errors import RequestError, unknown_name
 
 if TYPE_CHECKING:
     from kdnas.evaluation.finetuning.training import FinetuneProgress
@@ -34,17 +34,6 @@ if TYPE_CHECKING:
 
 PANEL = "What a decider asks"
 SEEDS_SAVED = ("best", "each")
-
-
-def _published_grid(_: bool) -> dict[str, Any]:
-    return {}
-
-
-def _numbers(option: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise SpecError(f"{option} {text!r} is no list of numbers; write such as 1,2.5") from None
 
 
 def evaluate(
@@ -119,7 +108,7 @@ def evaluate(
             help="Choose learning rate and epochs of each task by trials, on examples that are not "
             "scored; the published grid unless the next options say otherwise.",
         ),
-        At("grid", _published_grid),
+        At("grid", common.empty),
     ] = False,
     grid_learning_rates: Annotated[
         str | None,
@@ -127,12 +116,12 @@ def evaluate(
             metavar="LIST",
             help="Learning rates of the grid.  [default: 1e-5,2e-5,3e-5,5e-5]",
         ),
-        At("grid.learning_rates", partial(_numbers, "--grid-learning-rates")),
+        At("grid.learning_rates", partial(common.numbers, "--grid-learning-rates")),
     ] = None,
     grid_epochs: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Epochs of the grid.  [default: 3,5,10]"),
-        At("grid.epochs", partial(_numbers, "--grid-epochs")),
+        At("grid.epochs", partial(common.numbers, "--grid-epochs")),
     ] = None,
     kind: Annotated[own_table.Kind, own_table.OF_A_SUITE.kind] = None,
     text: Annotated[own_table.Text, own_table.OF_A_SUITE.text] = None,

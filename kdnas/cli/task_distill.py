@@ -15,7 +15,7 @@ from kdnas.cli.screens.interrupt import exit_unless_done, interruptible
 from kdnas.cli.screens.task_distillation import TaskScreen, grid_lines, report_lines
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import print_answer
-from kdnas.errors import SpecError, TrainingError
+from kdnas.errors import TrainingError
 
 if TYPE_CHECKING:
     from kdnas.db.engine import Database
@@ -25,27 +25,13 @@ if TYPE_CHECKING:
 TUNED = "How the teacher learns the task first"
 
 
-def _as_published(_: bool) -> dict[str, Any]:
-    return {}
-
-
-def _numbers(option: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in common.listed(text)]
-    except ValueError:
-        raise SpecError(f"{option} {text!r} is no list of numbers; write such as 0.2,0.5") from None
-
-
-def _counts(option: str, text: str) -> list[int]:
-    parts = common.listed(text)
-    if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise SpecError(f"{option} {text!r} is no list of whole numbers; write such as 1,3,5")
-    return [int(part) for part in parts]
-
-
 def _seeds(text: str) -> int | list[int]:
     """Read ``5``, which are as many, or ``0,7``, which are those."""
-    return _counts("--seeds", text.rstrip(",")) if "," in text else _counts("--seeds", text)[0]
+    return (
+        common.counts("--seeds", text.rstrip(","))
+        if "," in text
+        else common.counts("--seeds", text)[0]
+    )
 
 
 def task_distill(
@@ -152,22 +138,22 @@ def task_distill(
             help="Choose batch size, learning rate and beta of each method by trials on held-out "
             "examples; the published grid unless the next options say otherwise.",
         ),
-        At("grid", _as_published),
+        At("grid", common.empty),
     ] = False,
     grid_batch_sizes: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Of the grid.  [default: 8,16,32]"),
-        At("grid.batch_sizes", partial(_counts, "--grid-batch-sizes")),
+        At("grid.batch_sizes", partial(common.counts, "--grid-batch-sizes")),
     ] = None,
     grid_learning_rates: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Of the grid.  [default: 2e-5,5e-5]"),
-        At("grid.learning_rates", partial(_numbers, "--grid-learning-rates")),
+        At("grid.learning_rates", partial(common.numbers, "--grid-learning-rates")),
     ] = None,
     grid_betas: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Of the grid.  [default: 0.2,0.5,0.7]"),
-        At("grid.betas", partial(_numbers, "--grid-betas")),
+        At("grid.betas", partial(common.numbers, "--grid-betas")),
     ] = None,
     layer_choice: Annotated[
         str | None,
@@ -180,7 +166,7 @@ def task_distill(
     teacher_layers: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Which teacher layers pkd, mhkd and dih learn from."),
-        At("teacher_layers", partial(_counts, "--teacher-layers")),
+        At("teacher_layers", partial(common.counts, "--teacher-layers")),
     ] = None,
     assistant: Annotated[
         str | None,

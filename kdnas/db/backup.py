@@ -212,7 +212,12 @@ def _take_place(draft: Path, target: Path) -> Path:
                 ) from error
             if not any(sign in str(error) for sign in _DAMAGED):
                 raise worded(error, parse_url(f"sqlite:///{target}")) from error
-        os.link(target, kept)
+        try:
+            os.link(target, kept)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            target.rename(kept)
         for name in _BESIDE:  # of a damaged one
             with suppress(FileNotFoundError):
                 target.with_name(target.name + name).rename(kept.with_name(kept.name + name))

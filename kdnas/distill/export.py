@@ -139,7 +139,7 @@ def export_student(
     """
     if reach.limited and workshop is None:
         raise ValueError("where not everything may be written, a student needs a workshop")
-    refuse_used_folder(output, reach)
+    refuse_used_folder(output, reach, is_stored=True)
     name = f".{output.name}.draft-{facts.run_id}"
     draft = (workshop or output.parent) / name
     try:

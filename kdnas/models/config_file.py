@@ -157,10 +157,10 @@ class ConfigFile:
         names = self.values.get("id2label")
         if names is None:
             return
-        if not isinstance(names, dict) or not all(
-            key.isdecimal() and isinstance(name, str) for key, name in names.items()
-        ):
+        if not isinstance(names, dict) or not all(isinstance(n, str) for n in names.values()):
             raise self.refusal("id2label", "must be an object with a name for each number")
+        if set(names) != {str(number) for number in range(len(names))}:
+            raise self.refusal("id2label", "must name each number from 0 without a gap")
 
 
 def read_config(folder: Path, ref: str) -> dict[str, Any]:

@@ -92,11 +92,11 @@ def table_for(student_kind: str, teacher_family: str) -> str:
     return "distilroberta" if teacher_family in {"roberta", "xlm-roberta"} else "bert-4"
 
 
-def published_choice(table: str, task: str) -> PublishedChoice:
-    """Return what a table has for a task, or what is usual in it."""
-    return TABLES[table].get(task, USUAL[table])
+def published_choice(table: str, task: str | None) -> PublishedChoice:
+    """Return what a table has for a task, or what is usual in it, as for a task that is unknown."""
+    return TABLES[table].get(task or "", USUAL[table])
 
 
-def published_epochs(task: str) -> tuple[float, float]:
-    """Epochs of the first and of the second stage."""
-    return EPOCHS_OF.get(task, EPOCHS), FINETUNE_EPOCHS
+def published_epochs(task: str | None) -> tuple[float, float]:
+    """Epochs of the first and of the second stage; None is a task that is unknown."""
+    return EPOCHS_OF.get(task or "", EPOCHS), FINETUNE_EPOCHS

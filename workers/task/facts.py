@@ -124,8 +124,10 @@ def of_another_scale(checked: CheckedTask, learned: Heard) -> list[str]:
     """
     if checked.data.labels is not None:
         return []
-    right, said = learned.part.tokens.labels, learned.said.logits[:, 0]
-    spread = float(right.std(correction=0))  # not 0: a single number is refused
+    # In float64, or the squares of small differences are nothing; numbers that are all the same in
+    # float32, as they are learned, are refused.
+    right, said = learned.part.tokens.labels.double(), learned.said.logits[:, 0].double()
+    spread = float(right.std(correction=0))
     apart = abs(float(said.mean() - right.mean()))
     ratio = float(said.std(correction=0)) / spread
     if apart <= spread and 1 / FAR <= ratio <= FAR:

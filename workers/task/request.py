@@ -8,6 +8,8 @@ from functools import cache
 from statistics import fmean, pstdev
 from typing import Any, Literal
 
+import torch
+
 from kdnas.distill.numerics import Device, choose_device, choose_dtype
 from kdnas.errors import SpecError, TaskDataError
 from kdnas.evaluation.data.choosing import chosen_tasks, plan_to_distil
@@ -273,7 +275,7 @@ def numbers_of(data: TaskData) -> list[float]:
 
 
 def refuse_one_answer(data: TaskData) -> None:
-    """Refuse examples that all have the same label.
+    """Refuse examples that all have the same label, or numbers that float32 does not tell apart.
 
     Raises:
         TaskDataError: names it.
@@ -285,6 +287,12 @@ def refuse_one_answer(data: TaskData) -> None:
         raise TaskDataError(
             f"all {len(data.train)} examples of {data.task.name} to learn from have the one {what} "
             f"{label!r}, so that there is nothing to learn; give examples of at least two"
+        )
+    if data.labels is None and len(torch.tensor(numbers_of(data)).unique()) < 2:
+        few = " and ".join(map(str, sorted(set(numbers_of(data)))[:2]))
+        raise TaskDataError(
+            f"the numbers of {data.task.name}, such as {few}, are all the same as they are learned, "
+            "in float32; subtract their mean, and divide them by their deviation"
         )
 
 
@@ -366,11 +374,13 @@ def hyperparameters(
 ) -> Hyperparameters:
     """Return what runs are trained with: as published, with what a request changes.
 
-    A batch has no more than the examples that there are to learn from.
+    A batch has no more than the examples that there are to learn from. A task of the user's own is
+    nobody else's, whatever it is called: it has what is usual.
     """
     table = table_for(student_kind, teacher_family)
-    published = published_choice(table if spec.published == "auto" else spec.published, task.name)
-    first, second = published_epochs(task.name)
+    name = task.name if spec.own is None else None
+    published = published_choice(table if spec.published == "auto" else spec.published, name)
+    first, second = published_epochs(name)
     values: Mapping[str, Any] = {
         "epochs": first,
         "finetune_epochs": second,

@@ -32,8 +32,9 @@ from workers.task.scoring import FinishedTaskRun, save_student, scored_run
 from workers.task.students import StudentPlan, network_of
 
 KEPT_MODEL = "model"
-CHECKPOINTS, ASSISTANT = "checkpoints", "assistant"
 """Folder of a run's student, in the run's own."""
+CHECKPOINTS, ASSISTANT = "checkpoints", "assistant"
+"""Folders beside it: from where a run goes on, and of `takd` the network between."""
 MOST_BESIDE = 4
 """Students that learn beside each other: more of them take more memory, and save little more."""
 

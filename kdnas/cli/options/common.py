@@ -12,10 +12,46 @@ import typer
 from kdnas.cli.options.places import At, nested
 from kdnas.errors import SpecError
 
+MOST_DIGITS = 18
+
 
 def listed(text: str) -> list[str]:
     """Take apart an option that is a list with commas; the spec checks its parts."""
     return [part.strip() for part in text.split(",")]
+
+
+def numbers(option: str, text: str) -> list[float]:
+    """Read an option that is a list of numbers.
+
+    Raises:
+        SpecError: names the option.
+    """
+    try:
+        return [float(part) for part in listed(text)]
+    except ValueError:
+        raise SpecError(f"{option} {text!r} is no list of numbers; write such as 0.2,5") from None
+
+
+def counts(option: str, text: str) -> list[int]:
+    """Read an option that is a list of whole numbers.
+
+    Raises:
+        SpecError: names the option.
+    """
+    parts = listed(text)
+    if not all(is_count(part) for part in parts):
+        raise SpecError(f"{option} {text!r} is no list of whole numbers; write such as 1,3,5")
+    return [int(part) for part in parts]
+
+
+def is_count(text: str) -> bool:
+    """Whether it is a whole number that somebody may mean; Python reads no endless ones."""
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+
+
+def empty(_: bool) -> dict[str, Any]:
+    """The part of a request that a flag asks for as it is published."""
+    return {}
 
 
 def names_in(texts: Iterable[str] | None) -> list[str]:
@@ -65,7 +101,7 @@ def _number_or_text(text: str) -> float | str:
 
 def _layer(text: str) -> int | str:
     """Read the number of a layer; the spec knows the words that may stand in its place."""
-    return int(text) if text.isdecimal() else text
+    return int(text) if is_count(text) else text
 
 
 Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]

@@ -25,6 +25,7 @@ class Forward:
         dtype: of the matrix products.
         batch_size: examples of a pass.
         on_batch: is told after each pass how many items it had, and how many there are.
+        before_batch: is called before each pass; may end it by an exception.
     """
 
     model: nn.Module
@@ -32,6 +33,7 @@ class Forward:
     dtype: str
     batch_size: int = 64
     on_batch: Callable[[int, int], None] = lambda *_: None
+    before_batch: Callable[[], None] = lambda: None
 
     def __call__(
         self,
@@ -59,6 +61,7 @@ class Forward:
         self.model.eval()
         try:
             for start in range(0, len(order), self.batch_size):
+                self.before_batch()
                 places = order[start : start + self.batch_size]
                 batch = collate([items[i] for i in places])
                 with torch.inference_mode(), autocast(self.device, self.dtype):

@@ -38,9 +38,9 @@ PAIR_BY_OPTIONS = "--pair, or in a column of the file (--pair-column)"
 MOST_OF_A_TEXT = 1 << 20
 """Characters: a tokenizer takes some 60 times the memory, and a model reads a few thousand."""
 MOST_OF_A_LINE = 1 << 24
+"""Characters of a row with all its columns."""
 MOST_OF_SQUAD = 1 << 28
 """Characters of a file in the layout of SQuAD, whose own has an eighth of it."""
-"""Characters of a row with all its columns."""
 UNKNOWN = "O"
 """Tag of a word whose tag is not known yet."""
 _WORDS = re.compile(r"\w+|[^\w\s]")

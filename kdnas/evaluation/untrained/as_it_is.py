@@ -28,6 +28,10 @@ AS_IT_IS_NOTE: Final = "the model as it is, with its own head: nothing was train
 _CHUNK = 1024
 
 
+class _StoppedScoringError(Exception):
+    """Ends forward passes that nobody wants any more."""
+
+
 def score_as_it_is(
     model: TeacherHandle,
     data: TaskData,
@@ -51,7 +55,7 @@ def score_as_it_is(
         int8: quantise the weights before.
         reach: how the folder that was named is opened, which others may write to.
         on_progress: is told how it goes.
-        should_stop: asked between chunks of examples.
+        should_stop: asked between batches.
 
     Returns:
         The result, or None if it was stopped.
@@ -64,6 +68,11 @@ def score_as_it_is(
     began = time.monotonic()
     labels, renamed = labels_of_head(model, data)
     predictions: dict[str, tuple[Prediction, ...]] = {}
+
+    def stop() -> None:
+        if should_stop():
+            raise _StoppedScoringError
+
     with tidy_process(threads), ExitStack() as stack:
         task_model = load_task_model(model, data.task, labels, 0.0, 0, needs_head=True)
         where = choose_device(device)
@@ -76,13 +85,14 @@ def score_as_it_is(
             length = min(settings.max_length, task_model.max_length)
             denies = _may_deny(model, data, reach)
             encoding = SpanEncoding(task_model, length, settings.stride, may_deny=denies)
-        forward = Forward(task_model.model, where, settings.dtype)
+        forward = Forward(task_model.model, where, settings.dtype, before_batch=stop)
         for name, examples in data.evaluations.items():
             found: list[Prediction] = []
             for start in range(0, len(examples), _CHUNK):
-                if should_stop():
+                try:
+                    found += encoding.predict(examples[start : start + _CHUNK], forward)
+                except _StoppedScoringError:
                     return None
-                found += encoding.predict(examples[start : start + _CHUNK], forward)
                 on_progress(FinetuneProgress(name, len(found), len(examples)))
             predictions[name] = tuple(found)
     notes = (AS_IT_IS_NOTE, *renamed, *([INT8_NOTE] if int8 else []))

@@ -65,10 +65,35 @@ def test_a_local_one_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_starting_again_does_not_mend_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    starts = fail_to_start(monkeypatch, ValueError("no such option"))
-    with pytest.raises(NotNowError, match="no such option"), cluster(None):
+    starts = fail_to_start(monkeypatch, RuntimeError("the node's table is gone"))
+    with pytest.raises(NotNowError, match="table is gone"), cluster(None):
         pass
     assert starts == ["local"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no such option"),
+        OSError("AF_UNIX path length cannot exceed 107 bytes"),
+        PermissionError(13, "Permission denied", "/tmp/ray"),
+    ],
+)
+def test_what_no_waiting_mends_is_not_tried_for_ever(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    starts = fail_to_start(monkeypatch, error)
+    with pytest.raises(BackendError, match=r"cannot be started \(.+\); mend that, or") as caught:
+        with cluster(None):
+            pass
+    assert not isinstance(caught.value, NotNowError)
+    assert starts == ["local"]
+
+
+def test_a_node_that_does_not_answer_yet_may_be_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_to_start(monkeypatch, ConnectionError("Could not find any running Ray instance"))
+    with pytest.raises(NotNowError), cluster(None):
+        pass
 
 
 def test_variables_are_set_for_a_while_and_never_over_the_users(

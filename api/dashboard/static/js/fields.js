@@ -4,7 +4,7 @@
 import { get } from "./api.js";
 import { byId, problem, show } from "./dom.js";
 
-const SEEDS = { type: "integer", minimum: 1, maximum: 100, default: 3 };
+const SEEDS = { type: "integer", minimum: 1, maximum: 1000, default: 3 };
 
 export const NAME = { path: "name", help: "Letters and digits of any script, and any of . _ -. Without one it is given a pleasant name." };
 

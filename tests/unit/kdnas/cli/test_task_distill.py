@@ -216,6 +216,7 @@ def test_runs_that_failed_are_tried_again(home: Path, work: TaskWork) -> None:
         ((), "task"),
         (("--task", "nothing"), "unknown task 'nothing'"),
         (("--task", "rte", "--seeds", "two"), "--seeds 'two' is no list of whole numbers"),
+        (("--task", "rte", "--seeds", "9" * 5000), "no list of whole numbers"),
         (("--task", "rte", "--grid-betas", "a"), "--grid-betas 'a' is no list of numbers"),
         (("--task", "rte", "--beta", "0.2", "--grid"), "a grid chooses batch size"),
         (("--task", "rte", "--method", "magic"), "methods"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -166,6 +167,19 @@ def test_a_restore_puts_back_what_was_and_keeps_what_is(file: Path, backup: Path
     assert num_jobs(done.kept) == 2
     assert sorted(path.name for path in file.parent.iterdir()) == ["kdnas.db", done.kept.name]
     assert num_jobs(backup) == 1
+
+
+def test_a_restore_on_a_disk_without_hard_links(
+    file: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_here(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", none_here)
+    done = restore(url_of(file), backup)
+    assert done.kept is not None
+    assert (num_jobs(file), num_jobs(done.kept)) == (1, 2)
+    assert sorted(path.name for path in file.parent.iterdir()) == ["kdnas.db", done.kept.name]
 
 
 def test_a_restore_where_nothing_was(backup: Path, tmp_path: Path) -> None:

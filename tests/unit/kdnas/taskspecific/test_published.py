@@ -34,7 +34,8 @@ def test_tables_are_the_papers(table: str, task: str, choice: PublishedChoice) -
 
 @pytest.mark.parametrize("table", TABLES)
 def test_another_task_has_what_is_usual(table: str) -> None:
-    usual = published_choice(table, "a task of your own")
+    usual = published_choice(table, "another")
+    assert usual == published_choice(table, None)
     rates = {choice.learning_rate for choice in TABLES[table].values()}
     assert usual.learning_rate in rates
     assert usual.beta in {0.2, 0.5, 0.7}
@@ -42,7 +43,7 @@ def test_another_task_has_what_is_usual(table: str) -> None:
 
 def test_cola_takes_longer() -> None:
     assert published_epochs("CoLA") == (50, 10)
-    assert published_epochs("RTE") == published_epochs("mine") == (20, 10)
+    assert published_epochs("RTE") == published_epochs("mine") == published_epochs(None) == (20, 10)
 
 
 @pytest.mark.parametrize(

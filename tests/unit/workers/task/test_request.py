@@ -13,6 +13,7 @@ import pytest
 from kdnas.errors import KdnasError, RequestError, SpecError, TaskDataError, TeacherError
 from kdnas.specs.task_distillation import METHODS
 from kdnas.taskspecific.output_space import Classes, Numbers
+from kdnas.taskspecific.published import published_choice
 from kdnas.testing.task_files import told
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, write_own
 from kdnas.testing.tiny_tasks import WORDS
@@ -201,6 +202,15 @@ class TestRefused:
         write_own(tmp_path / "dev.jsonl", [0.5, 2.5] * 5)
         said = "of goods to learn from have the one number 1.5, so that there is nothing to learn"
         refused(lab, lab.regression(data_dir=str(tmp_path)), TaskDataError, said)
+
+    def test_numbers_that_are_one_as_they_are_learned(
+        self, lab: TinyTaskLab, tmp_path: Path
+    ) -> None:
+        file = write_own(tmp_path / "mine.jsonl", [1.7e9, 1.7e9 + 10] * 20)
+        said = (
+            r"goods, such as 1700000000\.0 and 1700000010\.0, are all the same .* float32; subtract"
+        )
+        refused(lab, lab.regression(data_dir=str(file)), TaskDataError, said)
 
     def test_a_class_that_epochs_alone_would_be_chosen_by(
         self, lab: TinyTaskLab, tmp_path: Path
@@ -426,6 +436,15 @@ def test_what_counts_for_one_of_the_methods_is_not(
     changes: dict[str, Any], lab: TinyTaskLab
 ) -> None:
     assert told(check_task(lab.classification(**changes), lab.store()).warnings) == ()
+
+
+def test_a_task_of_ones_own_has_nobody_elses_settings(lab: TinyTaskLab, tmp_path: Path) -> None:
+    file = write_own(tmp_path / "mine.jsonl", ["yes", "no"] * 40)
+    own = {"task": "CoLA", "own": {}, "data_dir": str(file)}
+    names = ("epochs", "finetune_epochs", "batch_size", "learning_rate")
+    hyper = check_task(lab.classification(**dict.fromkeys(names), **own), lab.store()).hyper
+    usual = published_choice("bert-4", None)
+    assert (hyper.epochs, hyper.learning_rate, hyper.beta) == (20, usual.learning_rate, usual.beta)
 
 
 def test_hyper_parameters_are_as_published_unless_they_are_given(lab: TinyTaskLab) -> None:

@@ -4,7 +4,7 @@ import { NAME, OWN_LABELS, formPage, goTo, teacher } from "../fields.js";
 import { SpecForm } from "../form.js";
 
 const query = new URLSearchParams(location.search);
-const COUNT = { type: "integer", minimum: 1, maximum: 100, default: 1 };
+const COUNT = { type: "integer", minimum: 1, maximum: 1000, default: 1 };
 
 /** What may stand in a list of words. */
 const wordsOf = (schema, name) => schema.properties[name].items.enum;

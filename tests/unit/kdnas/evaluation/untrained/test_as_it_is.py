@@ -106,6 +106,9 @@ def test_a_model_that_was_kept_scores_as_after_its_fine_tuning(
     assert (found.steps, found.train_examples, found.notes[0]) == (0, 0, AS_IT_IS_NOTE)
     stopped = score_as_it_is(kept, data, SETTINGS, device="cpu", should_stop=lambda: True)
     assert stopped is None
+    many = replace(data, evaluations={"dev": data.evaluations["dev"] * 70})
+    answers = iter([False, True])  # after the first batch, and long before the last
+    assert score_as_it_is(kept, many, SETTINGS, should_stop=lambda: next(answers)) is None
 
 
 def head(folder: Path, labels: list[str], model: TeacherHandle, **changes: object) -> TeacherHandle:
