@@ -27,11 +27,8 @@ TUNED = "How the teacher learns the task first"
 
 def _seeds(text: str) -> int | list[int]:
     """Read ``5``, which are as many, or ``0,7``, which are those."""
-    return (
-        common.counts("--seeds", text.rstrip(","))
-        if "," in text
-        else common.counts("--seeds", text)[0]
-    )
+    named = common.counts("--seeds", text.rstrip(","))
+    return named if "," in text else named[0]
 
 
 def task_distill(

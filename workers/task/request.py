@@ -288,11 +288,11 @@ def refuse_one_answer(data: TaskData) -> None:
             f"all {len(data.train)} examples of {data.task.name} to learn from have the one {what} "
             f"{label!r}, so that there is nothing to learn; give examples of at least two"
         )
-    if data.labels is None and len(torch.tensor(numbers_of(data)).unique()) < 2:
+    if data.labels is None and len(set(torch.tensor(numbers_of(data)).tolist())) < 2:
         few = " and ".join(map(str, sorted(set(numbers_of(data)))[:2]))
         raise TaskDataError(
-            f"the numbers of {data.task.name}, such as {few}, are all the same as they are learned, "
-            "in float32; subtract their mean, and divide them by their deviation"
+            f"the numbers of {data.task.name}, such as {few}, are all the same in float32, as they "
+            "are learned; subtract their mean, and divide them by their deviation"
         )
 
 

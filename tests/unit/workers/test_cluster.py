@@ -83,9 +83,9 @@ def test_what_no_waiting_mends_is_not_tried_for_ever(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     starts = fail_to_start(monkeypatch, error)
-    with pytest.raises(BackendError, match=r"cannot be started \(.+\); mend that, or") as caught:
-        with cluster(None):
-            pass
+    said = r"cannot be started \(.+\); mend that, or"
+    with pytest.raises(BackendError, match=said) as caught, cluster(None):
+        pass
     assert not isinstance(caught.value, NotNowError)
     assert starts == ["local"]
 
