@@ -181,8 +181,11 @@ def _is_hub_id(ref: str) -> bool:
 
 
 def _check_location(location: str, where: str, settings: Settings) -> None:
-    """Refuse a folder, or a URL that is not below a URL among the roots."""
-    if not _URL.match(location):
+    """Refuse a folder, or a URL that is not below a URL among the roots.
+
+    A chain of URLs, whose first part may look like a path, leads wherever its last part says.
+    """
+    if "://" not in location and "::" not in location:
         _check_path(location, where, _below_roots(settings))
         return
     urls = [root.rstrip("/") for root in settings.data_roots if _URL.match(root)]

@@ -40,9 +40,13 @@ class Checkpoints:
 
     Raises:
         StoreError: the URL's protocol is unknown, or its package is not installed.
+        RequestError: it is a chain of URLs where not everything is in reach: nobody can say where
+            that leads.
     """
 
     def __init__(self, url: str, reach: Reach = ANYWHERE) -> None:
+        if reach.limited and "::" in url:
+            raise RequestError(f"checkpoints cannot be kept at {url!r}: it is a chain of URLs")
         self.url, self.reach = url, reach
         try:
             self._fs, root = fsspec.core.url_to_fs(url)

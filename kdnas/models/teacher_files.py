@@ -116,17 +116,11 @@ def _refuse_no_config(folder: Path, ref: str) -> None:
 
 
 def _download(ref: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(
-            snapshot_download(
-                ref,
-                revision=revision,
-                allow_patterns=list(DOWNLOADED),
-            )
-        )
+        found = Path(snapshot_download(ref, revision=revision, allow_patterns=list(DOWNLOADED)))
     except HFValidationError:
         hint = unknown_name("model", ref, ALIASES)
         raise TeacherError(f"{hint}; or give a model folder or a hub id owner/name") from None
@@ -138,6 +132,10 @@ def _download(ref: str, revision: str | None) -> Path:
             f"{hint}; it is no folder here either, and the hub did not give it ({reason}); check "
             "the name or give a local model folder"
         ) from None
+    # Whatever its library makes of a revision: what it has brought lies among what it brings.
+    if not found.resolve().is_relative_to(Path(constants.HF_HUB_CACHE).resolve()):
+        raise TeacherError(f"the hub has no revision {revision!r} of {ref!r}; check it")
+    return found
 
 
 def teacher_files(folder: Path, ref: str) -> list[Path]:

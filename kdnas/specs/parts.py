@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from kdnas.specs.base import Spec
+from kdnas.specs.naming import Revision
 from kdnas.specs.ranges import (
     Average,
     BatchSize,
@@ -34,7 +35,7 @@ class ModelSpec(Spec):
     """
 
     ref: str = Field(min_length=1)
-    revision: str | None = None
+    revision: Revision | None = None
     fingerprint: str | None = None
 
     @model_validator(mode="before")
@@ -75,7 +76,7 @@ class CorpusSpec(Spec):
     language_per_file: bool = False
     config: str | None = None
     split: str = "train"
-    revision: str | None = None
+    revision: Revision | None = None
     max_length: TokensOfSample = 256
     held_out_fraction: Fraction = 0.05
     max_held_out: HeldOut = 2000

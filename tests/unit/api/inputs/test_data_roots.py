@@ -220,11 +220,24 @@ def test_a_url_below_a_root_that_is_one(url: str, settings: Settings) -> None:
         "file:///etc",
         "s3://bucket/checkpoints/x::file:///etc",
         "simplecache::s3://bucket/checkpoints",
+        "ROOT::file:///x",
+        "ROOT/x::memory://y",
+        "ROOT/file:///etc",
     ],
 )
-def test_urls_outside(url: str, settings: Settings) -> None:
+def test_urls_outside(url: str, root: Path, settings: Settings) -> None:
+    """Also those that begin as a path below a root does: fsspec reads the end of a chain."""
+    place = url.replace("ROOT", str(root))
     with refused("training.checkpoints"):
-        check_paths(distillation(training={"checkpoints": url}), settings)
+        check_paths(distillation(training={"checkpoints": place}), settings)
+
+
+def test_a_chain_that_begins_where_the_service_works(
+    root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    with refused("training.checkpoints"):
+        check_paths(distillation(training={"checkpoints": "simplecache::file:///x"}), settings)
 
 
 def test_without_data_roots_no_path_may_be_named(root: Path, settings: Settings) -> None:

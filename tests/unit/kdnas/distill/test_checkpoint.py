@@ -265,6 +265,15 @@ def test_folders_inside_a_place(url: str, below: str) -> None:
     assert place_below(url, "run") == below
 
 
+def test_a_chain_of_urls_is_not_below_a_root(tmp_path: Path) -> None:
+    """It would be read from its end, and taken for the folder at its beginning."""
+    kept = tmp_path / "texts"
+    kept.mkdir()
+    with pytest.raises(RequestError, match="is a chain of URLs"):
+        Checkpoints(place_below(f"{kept}::file:///x", "run"), Reach.below([tmp_path])).remove()
+    assert kept.is_dir()
+
+
 def test_checkpoints_below_a_root_are_like_others(tmp_path: Path) -> None:
     reach = Reach.below([tmp_path])
     checkpoints = Checkpoints(str(tmp_path / "deep" / "run"), reach)

@@ -21,7 +21,7 @@ from kdnas.models.teacher import (
     open_teacher,
     prepare_teacher,
 )
-from kdnas.models.teacher_files import read_shape
+from kdnas.models.teacher_files import locate, read_shape
 from kdnas.records import TeacherShape
 from kdnas.store import Store
 from kdnas.testing.tiny_teacher import make_tiny_teacher
@@ -263,6 +263,26 @@ def test_a_name_that_nobody_knows_is_refused_at_once(
         prepare_teacher(ref)
     assert "\n" not in str(caught.value)
     assert time.monotonic() - started < 20
+
+
+def test_a_revision_leads_to_no_folder_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub's library reads a revision that is a path as a file, and follows what is in it."""
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
+    cache, private = tmp_path / "cache", make_tiny_teacher(tmp_path / "private")
+    (cache / "models--nobody--nothing").mkdir(parents=True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
+    (tmp_path / "ref").write_text(str(private))
+    found = huggingface_hub.snapshot_download(
+        "nobody/nothing", cache_dir=cache, revision=str(tmp_path / "ref")
+    )
+    assert found == str(private)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: found)
+    with pytest.raises(TeacherError, match=r"no revision '.*ref' of 'nobody/nothing'"):
+        locate("nobody/nothing", str(tmp_path / "ref"))
 
 
 def test_weights_of_very_many_tensors_are_refused(

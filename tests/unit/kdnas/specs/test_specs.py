@@ -160,6 +160,11 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
         ({"name": ""}, "name: "),
         ({"teacher": None}, "teacher: give an object with any of ref, revision, fingerprint"),
         ({"teacher": ""}, "teacher.ref"),
+        *(
+            ({part: {"revision": text}}, "is no revision of the hub; give a commit, a tag")
+            for part in ("teacher", "corpus")
+            for text in ("/etc/hosts", "a/../../b", "..", "main::x", "refs//a", "-q", "m" * 201)
+        ),
         ({"corpus": []}, "name at least one source"),
         ({"corpus": {"source": ["", "a"]}}, "name at least one source"),
         ({"corpus": {"max_length": 4}}, "corpus.max_length"),
