@@ -135,7 +135,14 @@ class _Flat:
 
 
 def measured(column: pa.Array) -> tuple[int, int]:
-    """Bytes of the longest text of a column, and what Python takes for all of it, roughly."""
+    """Bytes of the longest text of a column, and what Python takes for all of it, roughly.
+
+    Raises:
+        ArrowInvalid: its values are of a kind whose size nobody can tell before they are made, such
+            as views and runs, all of which may mean the same bytes.
+    """
+    if isinstance(column.type, pa.BaseExtensionType):
+        return measured(column.storage)
     if any(is_kind(column.type) for is_kind in _LISTS):
         longest, size = measured(column.flatten())
     elif pa.types.is_map(column.type):
@@ -153,8 +160,12 @@ def measured(column: pa.Array) -> tuple[int, int]:
     elif _holds_texts(column.type):
         lengths = pc.binary_length(column)
         longest, size = pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
-    else:
+    elif _has_a_width(column.type):
         longest, size = 0, 0
+    else:
+        raise pa.ArrowInvalid(
+            f"a column of type {column.type} is not read; write the table as Parquet"
+        )
     return longest, size + _BYTES_A_VALUE * len(column)
 
 
@@ -166,6 +177,12 @@ _TEXTS = (
 
 def _holds_texts(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in _TEXTS)
+
+
+def _has_a_width(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _has_a_width(kind.value_type)
+    return pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
 
 
 def unfolded(column: pa.Array) -> pa.Array:

@@ -34,6 +34,9 @@ OPEN = ("/healthz", "/readyz", "/login")
 ANSWERS_ALL = "/healthz"
 """Tells everybody the same, and waits for nothing; so do files."""
 
+RELAYED = ("X-Forwarded-For", "Forwarded")
+"""What proxies say of who asks; they may call the service by this machine's own name."""
+
 READING = {"GET", "HEAD", "OPTIONS"}
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -86,6 +89,14 @@ class Guard:
                 f"the service was called as {host!r}, and without a token it answers to this "
                 "machine's own names only; call it as 127.0.0.1, set KDNAS_OPERATOR_TOKEN, or make "
                 "a token with `kdnas tokens create`",
+            )
+        relayed = next((name for name in RELAYED if name in request.headers), None)
+        if not self._access.login_required and relayed is not None:
+            return problem(
+                403,
+                f"a proxy passed this on, as its header {relayed} says, and without a token the "
+                "service answers to this machine alone; set KDNAS_OPERATOR_TOKEN, or make a token "
+                "with `kdnas tokens create`",
             )
         if user is None and not is_open:
             return unknown or _login(request, path, method)

@@ -80,12 +80,22 @@ def check_address(host: str, settings: Settings, issued: Collection[TokenRecord]
         RequestError: names the address, the setting and the command.
     """
     operators = settings.operator_token is not None or any(t.role == "operator" for t in issued)
-    if not operators and not is_loopback(host):
-        raise RequestError(
-            f"--host {host} lets other machines in, and no token is asked for; set "
-            "KDNAS_OPERATOR_TOKEN (`openssl rand -hex 24` prints one), make a token with `kdnas "
-            "tokens create NAME --role operator`, or listen on 127.0.0.1"
+    if not operators and lets_others_in(host, settings):
+        what, instead = (
+            ("KDNAS_TRUSTED_PROXIES lets", "leave it unset")
+            if is_loopback(host)
+            else (f"--host {host} lets", "listen on 127.0.0.1")
         )
+        raise RequestError(
+            f"{what} other machines in, and no token is asked for; set "
+            "KDNAS_OPERATOR_TOKEN (`openssl rand -hex 24` prints one), make a token with `kdnas "
+            f"tokens create NAME --role operator`, or {instead}"
+        )
+
+
+def lets_others_in(host: str, settings: Settings) -> bool:
+    """Whether requests of other machines are meant to come, by the address or through a proxy."""
+    return not is_loopback(host) or bool(settings.trusted_proxies)
 
 
 def is_loopback(host: str) -> bool:

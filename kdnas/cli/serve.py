@@ -30,7 +30,7 @@ def serve(
     Anything but this machine's own address wants KDNAS_OPERATOR_TOKEN, or a token of an operator
     (`kdnas tokens create`).
     """
-    from api.http.security import check_address, check_tokens, is_loopback
+    from api.http.security import check_address, check_tokens, lets_others_in
 
     settings = Settings.from_environment()
     if ray_address:
@@ -55,7 +55,7 @@ def serve(
                 settings,
                 database,
                 coordinator=not no_coordinator,
-                login_always=not is_loopback(host),
+                login_always=lets_others_in(host, settings),
             )
             shown = f"[{host}]" if ":" in host else host
             say(f"kdnas listens on http://{shown}:{listener.getsockname()[1]} (Ctrl-C stops it)")

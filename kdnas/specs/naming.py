@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from typing import Annotated, Any, Final
 
@@ -13,8 +12,6 @@ from kdnas.specs.wording import NAME_PATTERN, NAME_WORDS, shown
 
 LONGEST_NAME: Final = 100
 """Characters of a name."""
-REVISION_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_+-]*([./][A-Za-z0-9_+-]+)*$"
-LONGEST_REVISION: Final = 200
 
 
 def checked_name(text: str) -> str:
@@ -65,27 +62,3 @@ _SCHEMA: Final[dict[str, Any]] = {
 
 Name = Annotated[str, AfterValidator(_valid), WithJsonSchema(_SCHEMA)]
 """The name of a job, in a request."""
-
-
-def _revision(text: str) -> str:
-    if not re.fullmatch(REVISION_PATTERN, text) or len(text) > LONGEST_REVISION:
-        raise ValueError(
-            f"{shown(text)} is no revision of the hub; give a commit, a tag or a branch, such as "
-            "main or refs/pr/1"
-        )
-    return text
-
-
-Revision = Annotated[
-    str,
-    AfterValidator(_revision),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": LONGEST_REVISION,
-            "pattern": REVISION_PATTERN,
-        }
-    ),
-]
-"""Of a model or a data set of the hub; never a path, which the hub's own library would follow."""

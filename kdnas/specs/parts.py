@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from kdnas.specs.base import Spec
-from kdnas.specs.naming import Revision
 from kdnas.specs.ranges import (
     Average,
     BatchSize,
@@ -22,9 +21,12 @@ from kdnas.specs.ranges import (
     TokensOfSample,
     Weight,
 )
+from kdnas.specs.wording import REVISION_PATTERN
 
 Start = Literal["teacher", "warm", "random", "copy"]
 Dtype = Literal["auto", "float32", "bfloat16"]
+Revision = Annotated[str, Field(min_length=1, max_length=200, pattern=REVISION_PATTERN)]
+"""Of a model or a data set of the hub; never a path, which the hub's own library would follow."""
 
 
 class ModelSpec(Spec):

@@ -22,6 +22,7 @@ Part = int | str
 NAME_PATTERN: Final = r"^(?!\.+$)[\p{L}\p{M}\p{N}._-]+$"
 """Of a job's name, for who reads the schema; :mod:`kdnas.specs.naming` has the rule."""
 NAME_WORDS: Final = "letters and digits of any script, and any of . _ -"
+REVISION_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_+-]*([./][A-Za-z0-9_+-]+)*$"
 
 PATTERNS: Final[Mapping[str, str]] = {
     r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$": "text of letters, digits and any of . _ : / - only, and "
@@ -30,6 +31,7 @@ PATTERNS: Final[Mapping[str, str]] = {
     r"^[^\x00]*$": "text without NUL characters",
     r"^[!-~]{1,200}$": "from 1 to 200 visible characters of ASCII",
     NAME_PATTERN: NAME_WORDS,
+    REVISION_PATTERN: "a commit, a tag or a branch of the hub, such as main or refs/pr/1",
     ":": "a class such as package.module:Class",
 }
 """Pattern of a text → what it lets through."""

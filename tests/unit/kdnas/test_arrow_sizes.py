@@ -36,6 +36,39 @@ def test_a_column_is_measured_before_it_is_unfolded(
     assert unfolded(column).to_pylist() == column.to_pylist()
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a"], pa.string_view()),
+        pa.array([b"a"], pa.binary_view()),
+        pa.array([[1]], pa.list_view(pa.int8())),
+        pa.RunEndEncodedArray.from_arrays([3], ["abc"]),
+        pa.array([["a"]], pa.list_(pa.string_view())),
+        pa.UnionArray.from_dense(
+            pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array(["a"])]
+        ),
+    ],
+)
+def test_a_column_that_may_mean_the_same_bytes_again_and_again_is_refused(column: pa.Array) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=r"a column of type .* is not read; write the table"):
+        measured(column)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.bool_(), pa.float16(), pa.date32(), pa.timestamp("us"), pa.decimal128(9), pa.null()],
+)
+def test_a_column_of_values_of_one_width(kind: pa.DataType) -> None:
+    assert measured(pa.nulls(3, kind)) == (0, 3 * 64)
+    if kind != pa.null():
+        assert measured(pa.nulls(3, kind).dictionary_encode()) == (0, 3 * 64)
+
+
+def test_a_column_of_an_extension_is_as_long_as_what_it_is_stored_as() -> None:
+    stored = pa.array(["abc", "d"])
+    assert measured(pa.ExtensionArray.from_storage(pa.json_(), stored)) == measured(stored)
+
+
 TABLE = pa.table({"text": ["a" * (1 << 16)] * 64, "n": [7] * 64})
 COLUMNS = 64 * (1 << 16) + 4 * 65 + 8 * 64
 

@@ -14,7 +14,14 @@ from api.http import security
 from api.http.app import create_app
 from api.http.issued_tokens import IssuedTokens
 from api.http.limiter import FAILURES_OF_A_CLIENT
-from api.http.security import Access, User, check_address, check_tokens, is_loopback
+from api.http.security import (
+    Access,
+    User,
+    check_address,
+    check_tokens,
+    is_loopback,
+    lets_others_in,
+)
 from kdnas.db.engine import Database
 from kdnas.db.repository.tokens import create_token
 from kdnas.errors import RequestError
@@ -90,6 +97,16 @@ def test_other_addresses_want_a_token(host: str) -> None:
     with pytest.raises(RequestError, match="set KDNAS_OPERATOR_TOKEN"):
         check_address(host, Settings.from_environment({}))
     check_address(host, Settings.from_environment({"KDNAS_OPERATOR_TOKEN": OPERATOR}))
+
+
+def test_who_trusts_a_proxy_wants_a_token() -> None:
+    behind = {"KDNAS_TRUSTED_PROXIES": "127.0.0.1"}
+    with pytest.raises(RequestError, match=r"^KDNAS_TRUSTED_PROXIES lets other.*or leave it unset"):
+        check_address("127.0.0.1", Settings.from_environment(behind))
+    with_token = Settings.from_environment({**behind, "KDNAS_OPERATOR_TOKEN": OPERATOR})
+    check_address("127.0.0.1", with_token)
+    assert lets_others_in("127.0.0.1", with_token)
+    assert not lets_others_in("127.0.0.1", Settings.from_environment({}))
 
 
 @pytest.mark.parametrize("role", ["operator", "viewer"])
@@ -291,6 +308,17 @@ def test_without_a_token_the_service_answers_to_its_own_names(
     answer = client.get(SESSION, headers={"Host": host})
     assert answer.status_code == 403
     assert stranger.get("/healthz", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded"])
+def test_without_a_token_nothing_comes_through_a_proxy(
+    client: TestClient, stranger: TestClient, header: str
+) -> None:
+    """Which may call the service by this machine's own name, whoever asks."""
+    answer = client.get(SESSION, headers={header: "203.0.113.7"})
+    assert answer.status_code == 403
+    assert f"its header {header} says" in answer.json()["detail"]
+    assert stranger.get("/healthz", headers={header: "203.0.113.7"}).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["localhost:8000", "LOCALHOST", "[::1]:8000", "127.0.0.1"])

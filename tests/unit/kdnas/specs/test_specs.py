@@ -161,7 +161,7 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
         ({"teacher": None}, "teacher: give an object with any of ref, revision, fingerprint"),
         ({"teacher": ""}, "teacher.ref"),
         *(
-            ({part: {"revision": text}}, "is no revision of the hub; give a commit, a tag")
+            ({part: {"revision": text}}, "give a commit, a tag or a branch of the hub, such")
             for part in ("teacher", "corpus")
             for text in ("/etc/hosts", "a/../../b", "..", "main::x", "refs//a", "-q", "m" * 201)
         ),
