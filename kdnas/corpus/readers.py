@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def read_file(path: Path, spec: CorpusSpec, report: ReadingReport) -> Iterator[S
                 if sample.text:
                     found = True
                     yield sample
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise CorpusError(f"cannot read {path}: {error}; check the file") from None
     if not found:
         report.found_empty(path)

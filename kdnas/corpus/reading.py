@@ -6,6 +6,7 @@ import gzip
 import io
 import itertools
 import re
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -209,7 +210,7 @@ def refuse_binary(path: Path, reach: Reach = ANYWHERE) -> None:
     with open_bytes(path, reach) as file:
         try:
             head = file.read(_HEAD_BYTES)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise CorpusError(f"cannot read {path}: {error}; check the file") from None
     bad = len(_SURROGATES.findall(head.decode("utf-8", "surrogateescape")))
     bad += len(head) - len(head.translate(None, _CONTROL))

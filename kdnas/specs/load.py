@@ -123,7 +123,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise SpecError(f"{path} is nested too deeply for a request; check the file") from None
     except UnicodeDecodeError:
         raise SpecError(f"{path} is not UTF-8 text; save it as UTF-8") from None
-    except yaml.YAMLError as error:
+    # No date of a calendar, and numbers such as 0x_ or without end, are ValueErrors of Python's.
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
         detail = " ".join(str(error).split())
         raise SpecError(f"{path} is not valid YAML: {detail}") from None
     except _UnfoldsTooFarError:

@@ -20,6 +20,7 @@ from kdnas.evaluation.tasks.task import Task
 # Spellings of one class that published files of a task use beside the usual one.
 ALIASES = {"contradictory": "contradiction"}
 UNKNOWN_LABELS = {"", "-", "-1"}
+_WHOLE = re.compile(r"-?[0-9]{1,18}")  # isdigit takes digits that int does not read
 _WRITTEN = re.compile(r"""\[\s*(['"].*['"]|[\d\s,.-]+)?\s*\]|\{\s*['"].*\}""", re.DOTALL)
 """Lists and objects that are written out in a cell."""
 
@@ -137,7 +138,7 @@ def found_labels(task: Task, examples: Iterable[Example]) -> tuple[str, ...] | N
         if task.labels is not None:
             return task.labels
         names = {name for e in examples if isinstance(e, TextExample) for name in e.classes}
-        numeric = all(name.lstrip("-").isdigit() for name in names)
+        numeric = all(map(_WHOLE.fullmatch, names))
         return tuple(sorted(names, key=(lambda n: (int(n), n)) if numeric else (lambda n: (0, n))))
     if task.kind == "tagging":
         tags = {tag for e in examples if isinstance(e, TaggedExample) for tag in e.tags}
@@ -240,7 +241,7 @@ def _class(task: Task, row: Row) -> str | None:
     for label in task.labels:
         if label.lower() == lower:
             return label
-    if name.isdigit() and int(name) < len(task.labels):
+    if _WHOLE.fullmatch(name) and 0 <= int(name) < len(task.labels):
         return task.labels[int(name)]
     raise TaskDataError(
         f"{row.where} has the label {name!r}, which {task.name} does not know; its labels are "

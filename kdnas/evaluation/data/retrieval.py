@@ -392,7 +392,7 @@ def _text(value: Any, where: str) -> str:
 def _grade(value: Any, where: str) -> float:
     try:
         grade = math.nan if "_" in str(value) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         grade = math.nan
     if not math.isfinite(grade):
         raise TaskDataError(

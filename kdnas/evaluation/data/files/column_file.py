@@ -18,7 +18,7 @@ from kdnas.reach import ANYWHERE, Reach
 
 DOCUMENT_MARK: Final = "-DOCSTART"
 _COMMENT = re.compile(r"#\s*(id\b|sent_id\b|text\b|newdoc\b|newpar\b|doc\b|[\w.:-]+\s*=\s)")
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"[0-9]{1,18}")
 _JOINED = re.compile(r"\d+[-.]\d+")
 """CoNLL-U's numbers of tokens that are several words, and of words that are not written."""
 _WORD_NAMES = frozenset({"word", "words", "token", "tokens", "form"})

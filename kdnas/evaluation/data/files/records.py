@@ -213,7 +213,7 @@ def _classes(path: Path, schema: pa.Schema) -> dict[str, Sequence[str]]:
 
     try:
         features = datasets.Features.from_arrow_schema(schema)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TaskDataError(
             f"{path} says its columns in a way that datasets {datasets.__version__} does not know: "
             f"{error}; write it anew, or as JSON Lines"

@@ -35,7 +35,7 @@ def read_squad(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample] | None:
         raise TaskDataError(f"{path} is not JSON: {error}; check the file") from None
     try:
         found = list(_questions(content, path))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except _AMISS as error:
         raise TaskDataError(
             f"{path} is not in the layout of SQuAD ({_amiss(error)}); it needs data, and in it "
             "paragraphs with context and qas, and in these id, question and answers with text and "
@@ -77,13 +77,17 @@ def read_squad_rows(
     for number, record in records:
         try:
             found += from_squad_rows([record], f"{path}, {unit} {number}")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except _AMISS as error:
             raise TaskDataError(
                 f"{path}, {unit} {number} is not in the layout of SQuAD on the hub "
                 f"({_amiss(error)}); it needs id, question, context and answers, and in these text "
                 "and answer_start"
             ) from None
     return distinct_ids(found), column, said
+
+
+_AMISS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""What a reader of a layout stumbles over; the last of numbers such as 1e999."""
 
 
 def _amiss(error: Exception) -> str:

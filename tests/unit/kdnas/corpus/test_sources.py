@@ -116,7 +116,8 @@ def test_binary_files_are_refused_by_name(tmp_path: Path, data: bytes) -> None:
 
 def test_damaged_gzip_is_named(tmp_path: Path) -> None:
     whole = gzip.compress(b"some text " * 1000)
-    for data in (b"no gzip at all", whole[: len(whole) // 2]):
+    damaged = whole[:10] + b"\xff" * 20 + whole[30:]
+    for data in (b"no gzip at all", whole[: len(whole) // 2], damaged):
         with pytest.raises(CorpusError, match=r"cannot read .*a\.txt\.gz"):
             texts(file(tmp_path / "a.txt.gz", data))
 

@@ -226,6 +226,11 @@ MERGES = "a0: &a0 {k0: 1, k1: 1, k2: 1}\n" + "".join(
         (b"a: &a {<<: *a}", "nested too deeply"),
         (b"a: {<<: 1}", "not valid YAML"),
         (b"#" * (1 << 20) + b"\na: 1", "larger than 1 MiB"),
+        (b"name: 2001-13-45", "not valid YAML"),
+        (b"a: 2001-01-01 99:00:00", "not valid YAML"),
+        (b"seed: 0x_", "not valid YAML"),
+        (b"seed: " + b"9" * 5000, "not valid YAML"),
+        (b"a: 1" + b":59" * 5000 + b".5", "not valid YAML"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, content: bytes, words: str) -> None:

@@ -137,6 +137,15 @@ def test_files_of_another_task_are_refused(tmp_path: Path) -> None:
         load_task(TASKS["qnli"], tmp_path / "mine")
 
 
+def test_a_label_that_only_looks_like_a_number_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "SST-2"
+    folder.mkdir()
+    for part in ("train", "dev"):
+        (folder / f"{part}.tsv").write_text("sentence\tlabel\ngood\t1\nbad\t²\n", "utf-8")
+    with pytest.raises(TaskDataError, match="has the label '²', which SST-2 does not know"):
+        load_task(TASKS["sst-2"], tmp_path)
+
+
 def test_without_a_training_part_a_fifth_is_held_out(tmp_path: Path) -> None:
     rows = [f"{n}\tquestion {n // 2}\tanswer {n}\tentailment" for n in range(100)]
     file(tmp_path / "QNLI" / "dev.tsv", "index\tquestion\tsentence\tlabel", *rows)

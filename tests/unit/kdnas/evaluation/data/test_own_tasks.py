@@ -43,6 +43,25 @@ def test_a_users_own_classification(tmp_path: Path) -> None:
     assert data.labels == ("x", "y", "z")
 
 
+@pytest.mark.parametrize(
+    ("names", "order"),
+    [
+        (["10", "9", "-1"], ("-1", "9", "10")),
+        (["1", "²"], ("1", "²")),
+        (["--5", "1"], ("--5", "1")),
+        (["2", "1" * 5000], ("1" * 5000, "2")),
+    ],
+)
+def test_classes_that_are_numbers_are_in_their_order(
+    tmp_path: Path, names: list[str], order: tuple[str, ...]
+) -> None:
+    """And names that only look like numbers, or have no end, in the alphabet's."""
+    rows = [json.dumps({"text": f"a {n}", "label": name}) for n in range(9) for name in names]
+    (tmp_path / "mine.jsonl").write_text("\n".join(rows), "utf-8")
+    data = load_task(own_task("mine", "classification"), tmp_path / "mine.jsonl")
+    assert data.labels == order
+
+
 def test_a_task_is_called_by_its_file_as_far_as_names_go() -> None:
     for stem, name in (("mine", "mine"), ("n" * 101, "n" * 100), ("two\nlines", "two lines")):
         plan = EvaluationPlanSpec(suite="own", data_dir=f"/data/{stem}.csv")

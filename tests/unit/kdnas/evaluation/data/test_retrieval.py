@@ -191,6 +191,7 @@ def test_data_are_named_by_their_passages_too(tmp_path: Path) -> None:
         ("qrels/test.tsv", ["a\tb"], r"line 1 has a, b, and needs query \(as query-id"),
         ("qrels/test.tsv", ["q1\td1\tgood"], "line 1 has the grade 'good'; write how well"),
         ("qrels/test.tsv", ["q1\td1\tnan"], "line 1 has the grade 'nan'"),
+        ("qrels/test.tsv", ["q1\td1\t" + "9" * 400], "has the grade '9+'"),
         ("qrels/test.tsv", ["q1\td1\t1", "q1\td2"], "line 2 has 2 columns, 3 are needed"),
         ("qrels/test.tsv", ["x\td1\t1"], "judges passages of no query that there is, such as 'x'"),
         ("qrels/test.tsv", ["q1\td1\t0"], "no query of mine has a passage that answers it, by"),

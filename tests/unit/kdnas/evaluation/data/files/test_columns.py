@@ -247,6 +247,13 @@ def test_names_of_sentences_and_places_are_no_words(tmp_path: Path, text: str, n
     assert note in " ".join(found.notes)
 
 
+def test_a_number_without_end_numbers_no_word(tmp_path: Path) -> None:
+    text = f"{'1' * 5000}\tAnna\tB-PER\n2\tcame\tO\n\n" * 3
+    found = read_columns(written(tmp_path / "train.conll", text))
+    assert found is not None
+    assert [example.tokens for example in found.examples] == [("Anna", "came")] * 3
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

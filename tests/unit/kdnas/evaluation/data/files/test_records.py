@@ -104,7 +104,9 @@ def test_a_class_without_a_name_is_refused(tmp_path: Path) -> None:
         read_records(tmp_path / "a.parquet")
 
 
-@pytest.mark.parametrize("said", ["{", '{"info": {"features": {"text": {"_type": "No"}}}}'])
+@pytest.mark.parametrize(
+    "said", ["{", '{"info": {"features": {"text": {"_type": "No"}}}}', '{"info":' + "[" * 10**5]
+)
 def test_metadata_that_datasets_does_not_know(tmp_path: Path, said: str) -> None:
     schema = pa.schema({"text": pa.string()}, metadata={"huggingface": said})
     pq.write_table(pa.table({"text": ["a"]}, schema=schema), tmp_path / "a.parquet")

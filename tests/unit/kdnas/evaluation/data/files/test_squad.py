@@ -52,6 +52,14 @@ def test_an_answer_that_lies_elsewhere_is_looked_for() -> None:
     assert (gone.answers, gone.starts) == (("Spain", ""), (-1, -1))
 
 
+def test_an_answer_that_begins_nowhere_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    question = {"id": "1", "question": "?", "answers": [{"text": "old", "answer_start": 34}]}
+    path.write_text(written(path, question).read_text().replace("34", "1e999"))
+    with pytest.raises(TaskDataError, match="is not in the layout of SQuAD"):
+        read_squad(path)
+
+
 def test_ids_that_come_again_are_numbered(tmp_path: Path) -> None:
     answers = [{"text": "old", "answer_start": 34}]
     questions = [{"id": "12", "question": q, "answers": answers} for q in ("a", "b", "c")]
