@@ -169,6 +169,7 @@ def measured(column: pa.Array) -> tuple[int, int]:
     return longest, size + _BYTES_A_VALUE * len(column)
 
 
+_OF_A_WIDTH = (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_null)
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _TEXTS = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary),
@@ -182,7 +183,7 @@ def _holds_texts(kind: pa.DataType) -> bool:
 def _has_a_width(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return _has_a_width(kind.value_type)
-    return pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+    return any(is_kind(kind) for is_kind in _OF_A_WIDTH)
 
 
 def unfolded(column: pa.Array) -> pa.Array:

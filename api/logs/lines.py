@@ -15,8 +15,9 @@ LONGEST_LINE: Final = 64 * 1024
 _LONGEST_FOUND = 4096
 """Characters of what is blanked by what stands before or after it, such as a password in a URL."""
 
+_COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Lines:
@@ -73,5 +74,16 @@ class Lines:
 
 def kept(line: str) -> bytes:
     """Return a line as it stands in a log: without colours, and not to be taken for one of ours."""
-    plain = _UNPRINTABLE.sub("", _CONTROL.sub("", line))
-    return f"{not_ours(plain)}\n".encode(errors="replace")
+    return f"{not_ours(printable(line))}\n".encode(errors="replace")
+
+
+def printable(text: str) -> str:
+    """Take out what would steer a terminal."""
+    return _UNPRINTABLE.sub("", _CONTROL.sub("", text))
+
+
+def only_coloured(line: str) -> str:
+    """Take out what would steer a terminal, but for colours."""
+    return "".join(
+        part if number % 2 else printable(part) for number, part in enumerate(_COLOUR.split(line))
+    )

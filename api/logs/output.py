@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import IO, Final
 
 from api.logs.blanking import Blanker
-from api.logs.lines import Lines, kept
+from api.logs.lines import Lines, kept, only_coloured
 from api.logs.writer import LogWriter
 
 LOOK_SECONDS: Final = 0.2
@@ -106,4 +106,4 @@ class Output:
 def print_to_stderr(line: str) -> None:
     """Pass a line on to this process's own stderr; where nobody reads that, it is lost there."""
     with suppress(OSError):
-        os.write(2, f"{line}\n".encode(errors="replace"))
+        os.write(2, f"{only_coloured(line)}\n".encode(errors="replace"))

@@ -8,12 +8,19 @@ import sys
 from typing import Final, TextIO
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from api.logs.lines import printable
 
 FOR_THE_EYE_VARIABLE: Final = "KDNAS_LINES_FOR_THE_EYE"
 """Set for processes whose stderr ends on a terminal, though they themselves see a pipe."""
 
 _TALKATIVE = ("kdnas", "api", "workers", "controller", "uvicorn")
+
+
+def _steering_nothing(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Show on a terminal what came from outside, such as the path of a request, as text alone."""
+    return {key: printable(one) if isinstance(one, str) else one for key, one in event.items()}
 
 
 def configure_logs(stream: TextIO | None = None) -> None:
@@ -26,7 +33,10 @@ def configure_logs(stream: TextIO | None = None) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     rendering: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+        [
+            _steering_nothing,
+            structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+        ]
         if target.isatty() or FOR_THE_EYE_VARIABLE in os.environ
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )

@@ -44,7 +44,6 @@ from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
 
 OPEN: frozenset[SearchStatus] = frozenset({"queued", "running", "paused"})
-MOST_AT_ONCE = 1000
 MOST_SHOWN = 3
 """Failures that a pipeline's error quotes."""
 
@@ -222,7 +221,7 @@ def advance(session: Session, pipeline_id: str) -> PipelineRecord:
     Raises:
         NotFoundError: no such pipeline.
     """
-    jobs.locked_job(session, pipeline_id)
+    row = jobs.locked_job(session, pipeline_id)
     record = pipelines.get_pipeline(session, pipeline_id)
     parts = _parts(session, record)
     search, members = parts.search, parts.members
@@ -247,6 +246,7 @@ def advance(session: Session, pipeline_id: str) -> PipelineRecord:
         pipelines.set_pipeline_stage(session, record.id, step.stage)
     if step.status != record.status:
         jobs.set_status(session, record.id, step.status, reason)
+    row.phase = None  # what it may have waited for is there
     return pipelines.get_pipeline(session, record.id)
 
 
@@ -263,7 +263,7 @@ def advance_all(database: Database) -> None:
     """
     with database.read() as session:
         unfinished = pipelines.list_pipelines(
-            session, statuses=OPEN, owner_kind="service", limit=MOST_AT_ONCE
+            session, statuses=OPEN, owner_kind="service", limit=None
         )
     for record in unfinished:
         try:
@@ -273,8 +273,13 @@ def advance_all(database: Database) -> None:
             with database.write() as session:
                 now = advance(session, record.id)
             log.info("pipeline moved on", pipeline=record.id, stage=now.stage, status=now.status)
-        except (ConflictError, NotFoundError) as error:  # a name was taken, or it was deleted
+        except NotFoundError as error:  # it was deleted
             log.warning("pipeline not moved on", pipeline=record.id, reason=str(error))
+        except ConflictError as error:  # what comes next is in another job's way
+            with database.write() as session:
+                is_new = jobs.note_phase(session, record.id, f"waiting: {error}")
+            if is_new or record.status != "running":
+                log.warning("pipeline not moved on", pipeline=record.id, reason=str(error))
         except RequestError as error:
             with database.write() as session:
                 jobs.set_status(session, record.id, "failed", str(error), among=OPEN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Sequence
 from math import isfinite
@@ -11,6 +10,7 @@ from api.pipelines.results import ROLE_NAMES, Estimate, ModelLine, PipelineRepor
 from kdnas.evaluation.reports import formats
 from kdnas.evaluation.reports.formats import ABSENT, bootstrap_line, latex_table, markdown_table
 from kdnas.evaluation.reports.report import Report, Row
+from kdnas.spreadsheet import CsvWriter
 
 SCORES_LEGEND = "Per cent, mean ± deviation over seeds; published rows are the papers' own."
 FIGURES = (
@@ -218,7 +218,7 @@ def duration(seconds: float) -> str:
 def as_csv(report: PipelineReport) -> str:
     """Write a report for other programs: a line a model and column, as fractions."""
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
+    writer = CsvWriter(stream)
     about = ["pipeline", "model", "role", "taken", *FIGURES]
     share = [f"{word}{end}" for word in ("retained", "gained") for end in ENDS]
     step = [f"{word}{end}" for word in ("retained_of_column", "above_fine_tuned") for end in ENDS]

@@ -7,7 +7,6 @@ to a temporary file first.
 
 from __future__ import annotations
 
-import csv
 import io
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from pydantic_core import to_json
 
 from kdnas.db.engine import Database
 from kdnas.db.lists.candidate_pages import FIELDS, READING, candidates_after
+from kdnas.spreadsheet import CsvWriter
 
 ExportFormat = Literal["csv", "parquet", "json"]
 Rows = list[dict[str, Any]]
@@ -27,7 +27,6 @@ _WHOLE = (
     *("layers", "heads", "hidden", "intermediate"),
 )
 _TEXTS = ("id", "search_id", "architecture", "activation", "source", "status", "error", "note")
-_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def export_chunks(database: Database, search_id: str, kind: ExportFormat) -> Iterator[bytes]:
@@ -50,18 +49,16 @@ def _csv(batches: Iterator[Rows]) -> Iterator[bytes]:
     yield (",".join(FIELDS) + "\r\n").encode()
     for rows in batches:
         text = io.StringIO(newline="")
-        writer = csv.writer(text)
+        writer = CsvWriter(text, "\r\n")
         for row in rows:
             writer.writerow([_cell(value) for value in row.values()])
         yield text.getvalue().encode()
 
 
 def _cell(value: Any) -> Any:
-    """Times and lists as in JSON; what a spreadsheet would take for a formula is quoted for it."""
+    """Times and lists as in JSON."""
     if isinstance(value, list):
         return to_json(value).decode() if value else ""
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA_SIGNS) else value
     if hasattr(value, "isoformat"):
         return value.isoformat().replace("+00:00", "Z")
     return value

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Sequence
+
+from kdnas.spreadsheet import CsvWriter
 
 Rows = Sequence[Sequence[str]]
 
@@ -38,5 +39,5 @@ def as_markdown(header: Sequence[str], rows: Rows, right: Sequence[str] = ()) ->
 def as_csv(header: Sequence[str], rows: Rows) -> str:
     """Write rows as CSV, without the last line's end."""
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    CsvWriter(stream).writerows([header, *rows])
     return stream.getvalue().rstrip("\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from kdnas.cli.tables.formats import as_markdown as markdown_table
 from kdnas.cli.tables.formats import as_text as text_table
+from kdnas.spreadsheet import CsvWriter
 
 NONE: Final = "–"
 SCORES: Final = (
@@ -61,7 +61,7 @@ def as_markdown(report: Report) -> str:
 def as_csv(report: Report) -> str:
     """Write a report for other programs: a line a method, scores as fractions."""
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
+    writer = CsvWriter(stream)
     known = ("task", "metric", "student", "teacher", "teacher_score")
     writer.writerow([*known, "method", *FIGURES, "against", *COMPARED])
     for row in report["rows"]:

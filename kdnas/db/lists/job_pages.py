@@ -273,11 +273,11 @@ def _standing(
         return str(job.phase or job.status)  # what is let come to its end
     if job.status != "running":
         return str(job.status)
+    if not held and children[1] == children[0] and (job.phase or "").startswith("waiting"):
+        return str(job.phase)
     if not held and children[0]:
         return f"waiting for its parts: {children[1]} of {children[0]} have ended"
     if not held:
-        if job.phase and job.phase.startswith("waiting"):
-            return str(job.phase)
         if not of_service:
             return "its process is gone; resume it with the command that started it"
         return "its process is gone; " + (

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, func, or_, select, text
 from sqlalchemy.orm import Session, load_only
 
 from kdnas.db.base import LEASE_COLUMNS, locked, utc_now
@@ -28,6 +28,7 @@ from kdnas.db.repository.events import append_event
 from kdnas.db.repository.jobs import change_status
 
 MAX_DEATHS = 3
+_LOCK = 0x6B646E6163  # key of the advisory lock of who counts the jobs of users
 """So often the processes of a row may die without any progress in between."""
 _LOOKED_AT = 100  # rows of a user and kind; more than any coordinator holds at a time
 
@@ -147,6 +148,9 @@ def claim_next(
     Returns:
         What was claimed; None if nothing is free.
     """
+    if most_of_a_user is not None and session.get_bind().dialect.name == "postgresql":
+        # Two that count at the same time would each take one of the same user's.
+        session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
     for one in waiting(session, kinds, resting, most_of_a_user):
         row = locked(session, Job, one.job_id, skip_locked=True)
         if row is None or row.status not in {"queued", "running"}:

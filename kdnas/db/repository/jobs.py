@@ -206,7 +206,7 @@ def newest_jobs(
     table: type[AnyJob],
     *conditions: ColumnElement[bool],
     statuses: Collection[SearchStatus] = (),
-    limit: int = 100,
+    limit: int | None = 100,
 ) -> Sequence[AnyJob]:
     """Jobs of a kind that meet the conditions, the newest first."""
     query = select(table).where(*conditions).order_by(table.id.desc()).limit(limit)

@@ -66,9 +66,9 @@ def list_pipelines(
     *,
     statuses: Collection[SearchStatus] = (),
     owner_kind: OwnerKind,
-    limit: int = 100,
+    limit: int | None = 100,
 ) -> list[PipelineRecord]:
-    """Pipelines of the service, or of the command line, the newest first."""
+    """Pipelines of the service, or of the command line, the newest first; None is all of them."""
     own = Pipeline.owner_kind == owner_kind
     found = newest_jobs(session, Pipeline, own, statuses=statuses, limit=limit)
     return [record_of(row, PipelineRecord) for row in found]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from kdnas.evaluation.model_figures import RUNTIME_NAMES
 from kdnas.evaluation.reports.report import Against, Cell, Report, Row
 from kdnas.evaluation.scoring.significance import Comparison
 from kdnas.evaluation.tasks.task import ERRORS, METRIC_NAMES
+from kdnas.spreadsheet import CsvWriter
 
 ABSENT = "–"
 
@@ -194,7 +194,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def as_csv(report: Report) -> str:
     """Write a report for other programs: a line a score, as fractions."""
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
+    writer = CsvWriter(stream)
     writer.writerow(
         ["suite", "model", "origin", "about", "task", "set", "metric", "mean", "deviation", "seeds"]
     )

@@ -13,7 +13,7 @@ import structlog
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from api.logs.service_log import configure_logs
+from api.logs.service_log import FOR_THE_EYE_VARIABLE, configure_logs
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -29,6 +29,14 @@ def written() -> Iterator[io.StringIO]:
     yield stream
     root.handlers, root.level = handlers, level
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def terminal(written: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What is shown meanwhile to who looks."""
+    monkeypatch.setenv(FOR_THE_EYE_VARIABLE, "1")
+    configure_logs(written)
+    return written
 
 
 def lines(written: io.StringIO) -> list[dict[str, Any]]:
@@ -47,6 +55,16 @@ def test_a_line_a_request(client: TestClient, written: io.StringIO) -> None:
     assert line["ms"] > 0
     assert "s3cret" not in written.getvalue()
     assert "a-secret" not in written.getvalue()
+
+
+def test_what_is_asked_for_does_not_steer_a_terminal(
+    client: TestClient, terminal: io.StringIO
+) -> None:
+    client.get("/%1b]0;mine%07%1b%5b2J%c2%9b2Jend")
+    said = terminal.getvalue()
+    assert "2Jend" in said
+    for steering in ("\x1b]", "\x1b[2J", "\x07", "\x9b"):
+        assert steering not in said
 
 
 def test_the_number_of_a_proxy_is_kept(client: TestClient, written: io.StringIO) -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from api.logs.blanking import Blanker
-from api.logs.lines import LONGEST_LINE, Lines, kept
+from api.logs.lines import LONGEST_LINE, Lines, kept, only_coloured, printable
 
 SECRET = "s3cr3t-value-of-some-length"
 BLANKER = Blanker({"SOME_TOKEN": SECRET})
@@ -58,6 +58,12 @@ def test_secrets_that_fill_a_line_beyond_all_bounds_leave_no_piece() -> None:
 )
 def test_of_a_progress_bar_the_last_state_counts(chunks: tuple[bytes, ...]) -> None:
     assert lines_of(*chunks) == ["30 %", "done"]
+
+
+def test_nothing_but_colours_steers_a_terminal() -> None:
+    line = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b[2Jgone\x9b2J\x08\ttab"
+    assert only_coloured(line) == "\x1b[31mred\x1b[0m gone2J\ttab"
+    assert printable(line) == "red gone2J\ttab"
 
 
 def test_a_line_is_kept_without_colours_and_as_a_line_of_the_process() -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from api.inputs.methods import misfit
-from api.pipelines.advance import advance, begin_pipeline
+from api.pipelines.advance import advance, advance_all, begin_pipeline
 from api.pipelines.run import run_stored_pipeline
 from api.pipelines.schemas import PipelineDetail
 from kdnas.db.engine import Database
 from kdnas.db.models import TaskDistillation
 from kdnas.db.records import MemberRecord, PipelineRecord, TaskDistillationRecord
-from kdnas.db.repository import distillations, jobs, pipelines, task_distillations
+from kdnas.db.repository import distillations, jobs, pipelines, searches, task_distillations
+from kdnas.errors import ConflictError
 from kdnas.evaluation.data.splitting import HELD_OUT_TENTH
 from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.testing import demo_data
@@ -394,6 +396,29 @@ def test_the_command_line_tries_failed_runs_again(database: Database) -> None:
     doers: dict[str, Callable[[Any], object]] = {"task_distillation": for_task}
     done = run_stored_pipeline(record.id, database, doers, lambda error: None)
     assert (done.status, did) == ("succeeded", [one.id])
+
+
+def test_one_whose_output_is_another_jobs_says_so_and_goes_on_after_it(
+    client: TestClient, database: Database
+) -> None:
+    record = begun(database)
+    with database.write() as session:
+        spec = {"output": "/students/taught-1-for-STS-B"}
+        other = searches.create_search(session, spec, name="in-the-way")
+    end = partial(end_students, database, record.id)
+    with pytest.raises(ConflictError, match="is to write into /students/taught-1-for-STS-B"):
+        end()
+    advance_all(database)
+    shown = client.get("/api/v1/jobs/taught", params={"kind": "pipeline"}).json()
+    assert shown["status"] == "running"
+    assert shown["standing"].startswith("waiting: search 'in-the-way' (queued) is to write into")
+    assert steps_of(database, record.id) == []
+    with database.write() as session:
+        jobs.set_status(session, other.id, "cancelled")
+    advance_all(database)
+    assert len(steps_of(database, record.id)) == 2 * len(TASKS)
+    with database.read() as session:
+        assert jobs.phase_of(session, record.id) is None
 
 
 def test_who_cannot_be_taught_so_is_left_out_with_a_note(

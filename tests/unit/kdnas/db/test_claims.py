@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -18,7 +19,14 @@ from kdnas.db.base import utc_now
 from kdnas.db.engine import Database
 from kdnas.db.models import Job, Search
 from kdnas.db.queue import claims, leases
-from kdnas.db.queue.claims import claim_next, ended, kinds_in_question, note_death, waiting
+from kdnas.db.queue.claims import (
+    Claim,
+    claim_next,
+    ended,
+    kinds_in_question,
+    note_death,
+    waiting,
+)
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.queue.transitions import apply_action
 from kdnas.db.records import HeldOutReading
@@ -323,6 +331,25 @@ def test_so_many_of_a_user_are_at_work_at_a_time(database: Database) -> None:
         jobs.set_status(session, found.job_id, "running")
         leases.release(session, Job, found.job_id, by)
     assert turns(database, 1) == ["a0", "n0", "n1", "n2"]
+
+
+@pytest.mark.databases("postgresql")
+def test_two_coordinators_do_not_each_take_the_last_job_that_a_user_may_have_at_work(
+    database: Database,
+) -> None:
+    asked_for(database, "ann", "search", "a0", "a1")
+
+    def second() -> Claim | None:
+        with database.write() as session:
+            return claim_next(session, ["search"], owner(), 60, most_of_a_user=1)
+
+    with ThreadPoolExecutor(1) as pool:
+        with database.write() as session:
+            assert claim_next(session, ["search"], owner(), 60, most_of_a_user=1)
+            late = pool.submit(second)
+            with pytest.raises(TimeoutError):  # it waits for what is not written yet
+                late.result(1)
+        assert late.result(60) is None
 
 
 def test_a_job_that_waits_for_its_users_others_says_so(database: Database) -> None:
