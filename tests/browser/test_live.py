@@ -164,7 +164,7 @@ def test_trainings_that_end_before_a_pause_are_told_and_need_not_be_waited_for(
     search_id = begin_search(empty, "ending")
     ending = "pausing: 2 students at step 310 of 600, about 4 minutes left"
     with empty.database.write() as session:
-        leases.acquire(session, Job, search_id, LeaseOwner.of_this_process("service"), 60)
+        leases.acquire(session, Job, search_id, LeaseOwner.of_this_process("service"), 600)
     page.goto(f"{empty.url}/searches/ending")
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("#summary .chip")).to_have_text("paused")

@@ -23,7 +23,7 @@ from kdnas.testing.troubles import (
 )
 from kdnas.testing.webhdfs_server import StoreServer, store_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # works are done several times
+pytestmark = pytest.mark.slow  # works are done several times
 
 
 def made(folder: Path, seed: int, database: Path | None = None, **more: str) -> Ground:

@@ -20,7 +20,7 @@ import yaml
 from kdnas.specs.search import SearchSpec
 from kdnas.testing.commands import Program
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.compat
 
 GENERATOR = "openapi-python-client==0.29.1"
 SEARCH = """

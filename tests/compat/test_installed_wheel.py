@@ -19,7 +19,7 @@ import torch
 from kdnas.models.sequence.config import KINDS
 from kdnas.testing.tiny_sequence import make_tiny_sequence
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.compat
 
 ROOT = Path(__file__).parents[2]
 ASK = """

@@ -22,7 +22,7 @@ from kdnas.models.sentence import write_student_modules
 from kdnas.testing.tiny_heads import with_head
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.compat
 
 NEEDED = (
     "torch==2.13.0",

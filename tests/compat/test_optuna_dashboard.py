@@ -18,7 +18,7 @@ import pytest
 
 from kdnas.testing.commands import Program
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.compat
 
 DASHBOARD = "optuna-dashboard==0.21.0"
 START_SECONDS = 120

@@ -26,7 +26,7 @@ from kdnas.testing.counting import write_entry_point
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 240.0
 
 
 class Place:

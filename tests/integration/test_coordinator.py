@@ -201,7 +201,7 @@ def test_two_coordinators_share_the_work_and_a_kill_loses_nothing(postgres_place
         here.wait_for(lambda: bool(mine()))
         runners = psutil.Process(one.pid).children(recursive=True)
         one.send_signal(signal.SIGKILL)
-        psutil.wait_procs(runners, timeout=5)
+        psutil.wait_procs(runners, timeout=60)
         assert not [r for r in runners if r.is_running() and r.status() != "zombie"]
         here.wait_for(lambda: all(here.status(i) == "succeeded" for i in ids))
     for search_id in ids:
@@ -293,7 +293,6 @@ class Longer:
         self.here.wait_for(lambda: self.standing(search_id).startswith("pausing: 2 students at"))
 
 
-@pytest.mark.timeout(900)
 def test_a_pause_in_the_middle_of_a_group_loses_nothing(sqlite_place: Place) -> None:
     here = sqlite_place
     longer = Longer(here)
@@ -425,7 +424,7 @@ def test_what_the_command_line_runs_is_paused_here_and_resumed_there(sqlite_plac
 
     here.wait_for(is_at_work)
     here.act(search_id(), "pause")
-    ended = process.wait(20)
+    ended = process.wait(120)
     assert ended.code == 0, ended.err
     assert "paused; go on with: kdnas search --resume by-hand" in ended.err
     assert here.status(search_id()) == "paused"

@@ -25,7 +25,7 @@ from kdnas.specs.distillation import DistillationSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 from workers.cluster import cluster
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 STUDENT = "2,4,36,96,gelu"
 STEPS, EVERY = 720, 20

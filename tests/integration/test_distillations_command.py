@@ -75,7 +75,7 @@ def cancel_long(program: Program, process: Forked) -> None:
     cancelled = program.run("distillations", "cancel", "long")
     assert cancelled.code == 0, cancelled.err
     assert f"process {process.pid} on" in cancelled.out
-    ended = process.wait(20)
+    ended = process.wait(120)
     assert ended.code == 1, ended.err
     assert "error: distillation 'long' was cancelled" in ended.err
     assert "--resume" not in ended.err

@@ -117,7 +117,6 @@ def num_succeeded(program: Program) -> int:
         return session.query(Evaluation).filter_by(status="succeeded").count()
 
 
-@pytest.mark.timeout(600)  # three programs, two of them with a cluster
 def test_a_killed_grid_keeps_its_trials_and_its_seeds_run_side_by_side(
     program: Program, finished: Finished
 ) -> None:

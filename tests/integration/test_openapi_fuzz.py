@@ -59,7 +59,7 @@ expected-statuses = [
 # PostgreSQL refuses more than SQLite, such as a zero character, and so is asked for longer.
 SECONDS = {"sqlite": "8", "postgresql": "25"}
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 
 def copy_rows(source: Database, target: Database) -> None:

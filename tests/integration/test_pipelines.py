@@ -24,7 +24,7 @@ from kdnas.settings import Settings
 from kdnas.testing.commands import Program
 from kdnas.testing.tiny_tasks import write_sst2
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -143,7 +143,7 @@ def test_events_of_another_process_are_streamed_until_the_service_ends(
                 wait_for(lines, "id: 4")
             assert "kdnas_event_clients 3.0" in running.get("/metrics")[1]
             running.process.send_signal(signal.SIGTERM)
-            assert running.process.wait(timeout=60) == 0  # what is open would be so for ever
+            assert running.process.wait(timeout=240) == 0  # what is open would be so for ever
             for lines in (every, later, live):
                 wait_for(lines, "END")
         assert (numbers(every), numbers(later), numbers(live)) == ([1, 2, 3, 4], *[[2, 3, 4]] * 2)
@@ -159,7 +159,7 @@ def test_a_service_with_a_token_listens_everywhere_and_keeps_it_to_itself(tmp_pa
         status, body = running.get("/api/v1/session", Authorization=f"Bearer {TOKEN}")
         assert (status, json.loads(body)["role"]) == (200, "operator")
         running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(timeout=20) == 0
+        assert running.process.wait(timeout=120) == 0
         assert TOKEN not in running.log.read_text()
 
 
@@ -175,7 +175,7 @@ def test_an_idle_connection_is_kept_until_the_service_ends(tmp_path: Path) -> No
         assert connection.getresponse().read()
         assert connection.sock is opened is not None
         running.process.send_signal(signal.SIGTERM)
-        assert running.process.wait(timeout=60) == 0  # what is open would be so for ever
+        assert running.process.wait(timeout=240) == 0  # what is open would be so for ever
         connection.close()
 
 

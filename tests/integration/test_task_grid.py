@@ -55,7 +55,6 @@ def events(program: Program) -> list[str]:
         return [event.type for event in session.query(Event)]
 
 
-@pytest.mark.timeout(600)  # two programs, each with a cluster
 def test_a_killed_grid_keeps_its_trials_and_the_best_is_not_trained_again(
     program: Program,
 ) -> None:

@@ -35,7 +35,7 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     with start(tmp_path, "unknown") as process:
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(30) == 75
+        assert process.wait(120) == 75
 
 
 def test_it_says_how_it_is_called(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def read_log(settings: Settings, job_id: str, tail: int) -> str:
     return log_so_far(settings, job_id, has_ended=True).newest(tail).decode()
 
 
-def finish(child: Child, timeout_seconds: float = 60.0) -> None:
+def finish(child: Child, timeout_seconds: float = 240.0) -> None:
     child.process.wait(timeout_seconds)
     child.forget()
     assert child.output.wait(30)
@@ -100,7 +100,7 @@ def test_a_process_that_says_much_is_not_held_up(
 ) -> None:
     monkeypatch.setattr(children, "_PYTHON", (sys.executable, "-c", FLOOD))
     child = start(settings)
-    child.process.wait(60)
+    child.process.wait(240)
     finish(child)
     assert "bytes" in read_log(settings, "01job", 100_000)
 

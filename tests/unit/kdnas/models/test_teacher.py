@@ -262,7 +262,7 @@ def test_a_name_that_nobody_knows_is_refused_at_once(
     with pytest.raises(TeacherError, match=words) as caught:
         prepare_teacher(ref)
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 50
 
 
 def test_a_revision_leads_to_no_folder_of_this_machine(
