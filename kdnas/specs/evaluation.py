@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from kdnas.specs.base import Spec
+from kdnas.specs.grid import ProductSpec
 from kdnas.specs.parts import Dtype, ModelSpec
 from kdnas.specs.ranges import (
     BatchSize,
@@ -21,8 +22,6 @@ from kdnas.specs.ranges import (
 )
 
 OWN_SUITE = "own"
-MOST_POINTS = 100
-"""Of a grid."""
 TAGGED_SUITE = "ner"
 Column = Annotated[int, Field(ge=1, le=1000)]
 TASK_NAME_LENGTH = 100
@@ -45,7 +44,7 @@ def seeds_from_count(value: Any) -> Any:
     return value
 
 
-class GridSpec(Spec):
+class GridSpec(ProductSpec):
     """Learning rates times epochs, of which the best pair is taken; by default as published.
 
     Attributes:
@@ -57,27 +56,6 @@ class GridSpec(Spec):
         (1e-5, 2e-5, 3e-5, 5e-5), min_length=1
     )
     epochs: tuple[Epochs, ...] = Field((3, 5, 10), min_length=1)
-
-    @field_validator("learning_rates")
-    @classmethod
-    def _rates(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("learning rates must differ")
-        return value
-
-    @field_validator("epochs")
-    @classmethod
-    def _passes(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("epochs must differ")
-        return value
-
-    @model_validator(mode="after")
-    def _not_too_many(self) -> Self:
-        count = len(self.learning_rates) * len(self.epochs)
-        if count > MOST_POINTS:
-            raise ValueError(f"a grid has at most {MOST_POINTS} points, not {count}")
-        return self
 
 
 class OwnTaskSpec(Spec):

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from kdnas.specs.base import Spec
 from kdnas.specs.evaluation import OwnTaskSpec, TaskName, seeds_from_count
+from kdnas.specs.grid import ProductSpec
 from kdnas.specs.naming import Name
 from kdnas.specs.parts import Dtype, TeacherSpec
 from kdnas.specs.ranges import (
@@ -48,8 +49,6 @@ LEARNED: Final[tuple[str, ...]] = get_args(LearnedKind)
 LayerChoice = Literal["skip", "last"]
 Published = Literal["auto", "bert-4", "distilroberta", "bilstm", "gated-cnn"]
 
-MOST_POINTS = 100
-"""Of a grid."""
 TRIED: Final[tuple[str, ...]] = ("batch_size", "learning_rate", "beta")
 """What a grid chooses of the hyper-parameters."""
 
@@ -57,7 +56,7 @@ Rate = Annotated[LearningRate, Field(lt=1)]
 Dropout = Annotated[float, Field(ge=0, lt=1)]
 
 
-class TaskGridSpec(Spec):
+class TaskGridSpec(ProductSpec):
     """Batch sizes, rates and weights of which the best are taken; by default as published (A.1).
 
     Attributes:
@@ -69,20 +68,6 @@ class TaskGridSpec(Spec):
     batch_sizes: tuple[BatchSize, ...] = Field((8, 16, 32), min_length=1)
     learning_rates: tuple[Rate, ...] = Field((2e-5, 5e-5), min_length=1)
     betas: tuple[Share, ...] = Field((0.2, 0.5, 0.7), min_length=1)
-
-    @field_validator("batch_sizes", "learning_rates", "betas")
-    @classmethod
-    def _distinct(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError(f"values of a grid must differ, not {shown(list(value))}")
-        return value
-
-    @model_validator(mode="after")
-    def _not_too_many(self) -> Self:
-        count = len(self.batch_sizes) * len(self.learning_rates) * len(self.betas)
-        if count > MOST_POINTS:
-            raise ValueError(f"a grid has at most {MOST_POINTS} points, not {count}")
-        return self
 
 
 class TaskTeacherSpec(TeacherSpec):
