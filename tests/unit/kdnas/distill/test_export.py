@@ -192,7 +192,7 @@ def test_a_used_output_folder_is_refused(
     refuse_used_folder(used)
     refuse_used_folder(tmp_path / "new")
     (used / "precious.txt").write_text("mine")
-    with pytest.raises(OutputError, match=r"used is not empty; name a new one with --output"):
+    with pytest.raises(OutputError, match=r"used is not empty; empty it and go on"):
         export_student(distilled, lab.distillation(STUDENT), lab.teacher, FACTS, used)
     assert (used / "precious.txt").read_text() == "mine"
     with pytest.raises(OutputError, match="is a file"):

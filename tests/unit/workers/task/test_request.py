@@ -207,9 +207,7 @@ class TestRefused:
         self, lab: TinyTaskLab, tmp_path: Path
     ) -> None:
         file = write_own(tmp_path / "mine.jsonl", [1.7e9, 1.7e9 + 10] * 20)
-        said = (
-            r"goods, such as 1700000000\.0 and 1700000010\.0, are all the same .* float32; subtract"
-        )
+        said = r"goods, such as 1700000000\.0 and 1700000010\.0, are all the same in float32"
         refused(lab, lab.regression(data_dir=str(file)), TaskDataError, said)
 
     def test_a_class_that_epochs_alone_would_be_chosen_by(
