@@ -14,6 +14,9 @@ from kdnas.taskspecific.examples import Examples
 from kdnas.taskspecific.output_space import Numbers, OutputSpace
 
 BATCH_SIZE, WARMUP_FRACTION, WEIGHT_DECAY = 32, 0.1, 0.01
+LEAST_DEVIATION = 0.01
+"""Of a feature, as a share of its layer's mean: what hardly varies is not blown up."""
+_CHUNK = 1024
 
 
 class PseudoClassifiers(nn.Module):
@@ -40,6 +43,19 @@ class PseudoClassifiers(nn.Module):
         """Map states (B, N, D) to logits (B, N, K), in float32."""
         return torch.einsum("bnd,ndk->bnk", states.float(), self.weight) + self.bias
 
+    @torch.no_grad()
+    def fold(self, mean: Tensor, deviation: Tensor) -> None:
+        """Take states as they are where classifiers have learned from standardised ones.
+
+        W (h − μ)/σ + b = (W/σ) h + (b − W μ/σ): they stay linear in h.
+
+        Args:
+            mean: μ (N, D).
+            deviation: σ (N, D).
+        """
+        self.weight.div_(deviation[:, :, None])
+        self.bias.sub_(torch.einsum("nd,ndk->nk", mean, self.weight))
+
 
 def warm_up(
     states: Tensor,
@@ -54,7 +70,9 @@ def warm_up(
     """Train the pseudo-classifiers of all layers together by L_CE, with the teacher frozen.
 
     They share no parameter, so that the sum of their losses trains each as if it were alone. AdamW
-    with a rate that falls linearly to 0; the same inputs give the same classifiers.
+    with a rate that falls linearly to 0; the same inputs give the same classifiers. They learn from
+    standardised states, which is ours: the vector of [CLS] may vary by a thousandth of what it is
+    in lower layers, of which a rate that is right for the upper ones learns nothing.
 
     Args:
         states: (E, N, D) what the frozen teacher makes of each example.
@@ -71,6 +89,7 @@ def warm_up(
     heads = PseudoClassifiers(
         layers, width, space.size, derived_seed("pseudo-classifiers", seed), centre
     )
+    mean, deviation = moments(states)
     optimizer = torch.optim.AdamW(heads.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY)
     plan = examples.plan(BATCH_SIZE, derived_seed("warm-up", seed) % 2**32)
     steps = epochs * plan.num_batches_per_epoch
@@ -78,10 +97,34 @@ def warm_up(
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * linear_warmup_decay(step, steps, WARMUP_FRACTION)
         rows = torch.from_numpy(plan.batch_indices(step))
-        losses = space.label_loss(heads(states[rows]), examples.labels[rows][:, None])  # (B, N)
+        said = heads((states[rows].float() - mean) / deviation)
+        losses = space.label_loss(said, examples.labels[rows][:, None])  # (B, N)
         total: Any = losses.mean(0).sum()
         total.backward()
         optimizer.step()
         optimizer.zero_grad()
         on_step(step + 1, steps)
+    heads.fold(mean, deviation)
     return heads.eval().requires_grad_(False)
+
+
+def moments(states: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of each feature over examples, in float32.
+
+    Sums are of float64, and of few examples at a time: states may be larger than the memory.
+
+    Args:
+        states: (E, N, D).
+
+    Returns:
+        μ and σ, (N, D) each; σ at least :data:`LEAST_DEVIATION` of its layer's mean, and 1 in a
+        layer that says the same of all.
+    """
+    chunks = [states[start : start + _CHUNK] for start in range(0, len(states), _CHUNK)]
+    sums = torch.stack([chunk.double().sum(0) for chunk in chunks])
+    mean = sums.sum(0) / len(states)
+    squares = torch.stack([(chunk.double() - mean).square().sum(0) for chunk in chunks])
+    deviation = (squares.sum(0) / len(states)).sqrt()
+    usual = deviation.mean(-1, keepdim=True)
+    least = (LEAST_DEVIATION * usual).where(usual > 0, 1.0)
+    return mean.float(), deviation.maximum(least).float()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from kdnas.taskspecific.output_space import Classes, OutputSpace
-from kdnas.taskspecific.pseudo_classifiers import PseudoClassifiers, warm_up
+from kdnas.taskspecific.pseudo_classifiers import PseudoClassifiers, moments, warm_up
 from kdnas.testing.tiny_task_training import tiny_examples, tiny_space
 
 TRAIN, NUMBERS = tiny_examples(120), tiny_examples(120, numbers=True)
@@ -22,7 +22,7 @@ def separable(labels: Tensor, layers: int = 3, width: int = 6) -> Tensor:
 
 
 def warmed(
-    states: Tensor, space: OutputSpace | None = None, seed: int = 0, epochs: int = 10
+    states: Tensor, space: OutputSpace | None = None, seed: int = 0, epochs: int = 40
 ) -> PseudoClassifiers:
     examples = TRAIN if space is None else NUMBERS
     return warm_up(
@@ -53,8 +53,32 @@ def test_numbers_are_learned_too() -> None:
 def test_numbers_begin_at_their_mean() -> None:
     """By small rates a bias would take thousands of steps to get there."""
     space = tiny_space(NUMBERS)
-    heads = warm_up(separable(NUMBERS.labels), NUMBERS, space, epochs=1, learning_rate=1e-9, seed=0)
-    torch.testing.assert_close(heads.bias, torch.full((3, 1), float(NUMBERS.labels.mean())))
+    states = separable(NUMBERS.labels)
+    heads = warm_up(states, NUMBERS, space, epochs=1, learning_rate=1e-9, seed=0)
+    centre = torch.full((3, 1), float(NUMBERS.labels.mean()))
+    torch.testing.assert_close(heads(states).mean(0), centre, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1e-3, 0.5), (1.0, 0.0), (100.0, -700.0)])
+def test_what_states_are_scaled_by_does_not_matter(scale: float, shift: float) -> None:
+    """[CLS] of a lower layer varies by a thousandth around a vector that says nothing."""
+    states = separable(TRAIN.labels).double()
+    moved = (scale * states + shift).float()
+    as_they_are, of_moved = warmed(states.float()), warmed(moved)
+    torch.testing.assert_close(of_moved(moved), as_they_are(states), rtol=1e-3, atol=2e-3)
+    assert accuracies(of_moved, moved)[2] > 0.9
+
+
+def test_what_hardly_varies_is_not_blown_up() -> None:
+    states = separable(TRAIN.labels)
+    states[:, 1, 3], states[:, 2] = 5.0, 7.0
+    mean, deviation = moments(states)
+    torch.testing.assert_close(mean, states.mean(0))
+    assert float(deviation[1, 3]) == pytest.approx(0.01 * float(states[:, 1].std(0, False).mean()))
+    assert deviation[2].tolist() == [1.0] * 6
+    others = [0, 1, 2, 4, 5]
+    torch.testing.assert_close(deviation[1, others], states[:, 1].std(0, False)[others])
+    assert warmed(states)(states).isfinite().all()
 
 
 def test_the_same_inputs_give_the_same() -> None:
