@@ -44,9 +44,11 @@ TEACHER_EPOCHS: Final[Mapping[str, int]] = {"RTE": 10, "CoLA": 5, "STS-B": 5, "S
 """Of Trivedi et al.'s published grid the fastest rate; decided before the first run."""
 FIRST_LAYERS, SAME_SIZE = "first-layers:3", "3,12,384,1536,gelu"
 SENTENCES: Final = 4000
-"""Of SST-2 that students of other kinds, and their teacher, are given."""
+"""Lines of SST-2, mostly phrases, that students of other kinds, and their teacher, are given."""
 
 
+CLASSIFIERS: Final = "of standardised states"
+"""How the teacher's pseudo-classifiers learned; in earlier rows it was from states as they are."""
 GRID: Final[Mapping[str, Any]] = {"grid": {}}
 """All points of the published one (App. A)."""
 
@@ -271,6 +273,7 @@ def about(piece: Piece, ready: ReadyTask) -> dict[str, Any]:
         "teacher": {"fingerprint": ready.model.fingerprint},
         "machine": hardware_name("cpu"),
         "engine_version": ENGINE_VERSION,
+        "classifiers": CLASSIFIERS,
     }
 
 
