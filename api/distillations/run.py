@@ -140,7 +140,7 @@ def _train(
     """Train from the newest checkpoint, and export the student at the end.
 
     Raises:
-        StoppedError: it was to stop before it began.
+        StoppedError: it was to stop before it began, or before there was anything to keep.
     """
     database, settings, run_id = context.database, context.settings, context.id
     watchers = Watchers.of(context) if context.claimed else Watchers()
@@ -170,7 +170,8 @@ def _train(
         _run(spec, prepared, checkpoints, settings, tell, context)
         curve.write()
     distilled = load_distilled(spec, pinned.teacher, checkpoints)
-    assert distilled is not None  # run() writes a checkpoint whenever it ends
+    if distilled is None:  # workers that still wait for a measurement have nothing to write
+        raise StoppedError
     reach = settings.reach
     if distilled.finished and not is_export_of(output, run_id, reach):
         output_loss, rate = distilled.best.losses.output, spec.training.learning_rate

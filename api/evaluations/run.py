@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -33,7 +33,8 @@ from kdnas.evaluation.finetuning.grid import GRID_SEED
 from kdnas.evaluation.finetuning.run import KEPT_MODEL, finetune
 from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.evaluation.finetuning.waiting import StoppedWaitingError, training_when_free
-from kdnas.evaluation.results import FIGURES, TaskResult
+from kdnas.evaluation.model_figures import ModelFigures
+from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.scoring.paired import write_predictions
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import TaskData
@@ -155,7 +156,12 @@ class Evaluator:
             return self.do(record, planned, ready, context)
 
     def do(
-        self, record: EvaluationRecord, planned: PlannedTask, ready: Ready, context: JobContext
+        self,
+        record: EvaluationRecord,
+        planned: PlannedTask,
+        ready: Ready,
+        context: JobContext,
+        figures: ModelFigures | None = None,
     ) -> FinishedPair | None:
         """Do a pair on whose row this process is at work.
 
@@ -171,6 +177,8 @@ class Evaluator:
             if context.rest() == "cancelled":
                 remove_evaluation_checkpoints(self.settings, record.id)
             return None
+        if figures is not None:
+            result = replace(result, figures=figures)
         context.check_lease()
         write_predictions(evaluation_folder(self.settings, record.id), result)
 
@@ -311,11 +319,8 @@ def run_in(
     figures = figures_before(prepared, database)
     context.check()
     context.end_preparation("evaluating")
-    if evaluator.do(record, planned, ready, context) is None:
+    if evaluator.do(record, planned, ready, context, figures) is None:
         raise StoppedError
-    database.transact(
-        lambda s: evaluations.note_in_results(s, [record.id], FIGURES, figures.to_json())
-    )
     report = database.ask(
         lambda session: stored_report(session, settings, record.model, record.suite, ())
     )

@@ -49,12 +49,13 @@ def run_stored_pipeline(
         raise ConflictError(
             f"pipeline {record.name!r} is the service's, which goes on with it; resume it there"
         )
-    with held_lease(database, Job, pipeline_id, LeaseOwner.of_this_process("cli")):
+    with held_lease(database, Job, pipeline_id, LeaseOwner.of_this_process("cli")) as is_lost:
         _take_up(database, pipeline_id)
         try:
             _go_on(database, pipeline_id, doers, on_failed, should_stop)
         finally:
-            _rest(database, pipeline_id)
+            if not is_lost():  # it is not ours to say that it rests
+                _rest(database, pipeline_id)
     return database.ask(lambda session: pipelines.get_pipeline(session, pipeline_id))
 
 
@@ -99,6 +100,8 @@ def _take_up(database: Database, pipeline_id: str) -> None:
 
     def write(session: Session) -> None:
         row = jobs.locked_job(session, pipeline_id)
+        if row.status in OVER:  # since it was looked at
+            raise ConflictError(f"pipeline {row.name!r} {OVER[row.status]}; start a new one")
         for part in jobs.locked_children(session, pipeline_id):
             if part.status in {"paused", "failed"}:
                 jobs.change_status(session, part, "queued")

@@ -228,6 +228,15 @@ def run_and_report(
         say(f"paused; go on with: kdnas search --resume {summary['name']}")
     if as_json:
         print_json(summary)
-    if interrupted or status != "paused":  # its hours may be over, which is as asked
+    if interrupted or not _is_out_of_hours(record.id, database):  # which is as asked
         exit_unless_done(status)
     return summary
+
+
+def _is_out_of_hours(search_id: str, database: Database) -> bool:
+    """Whether it rests since its time is over."""
+    from kdnas.db.repository import searches
+    from kdnas.search.loop import HOURS_OVER
+
+    record = database.ask(lambda session: searches.get_search(session, search_id))
+    return record.status == "paused" and (record.error or "").startswith(HOURS_OVER)

@@ -72,6 +72,8 @@ from kdnas.search.rungs import (
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import SearchSpec
 
+HOURS_OVER: Final = "limits.max_hours"
+"""How the reason of a search begins whose time is over."""
 SECONDS_PER_HOUR: Final = 3600.0
 
 StoppedStatus = Literal["paused", "running"]
@@ -167,6 +169,7 @@ def run_search(
     except Exception as error:
         told = of_a_disk(error)
         reason = str(told or error) or type(error).__name__
+        should_stop()  # complains where the search is another process's by now
         journal.set_status(setup.search_id, "failed", reason, among=("running",))
         if told is None:
             raise
@@ -498,7 +501,7 @@ class SearchLoop:
         hours = (self._clock() - self._started) / SECONDS_PER_HOUR
         if max_hours is not None and hours >= max_hours:
             return _Stop(
-                f"limits.max_hours ({max_hours:g}) is used up; resume the search for as long again",
+                f"{HOURS_OVER} ({max_hours:g}) is used up; resume the search for as long again",
                 "paused",
             )
         return None

@@ -425,7 +425,7 @@ def test_what_the_command_line_runs_is_paused_here_and_resumed_there(sqlite_plac
     here.wait_for(is_at_work)
     here.act(search_id(), "pause")
     ended = process.wait(120)
-    assert ended.code == 0, ended.err
+    assert ended.code == 130, ended.err
     assert "paused; go on with: kdnas search --resume by-hand" in ended.err
     assert here.status(search_id()) == "paused"
     with pytest.raises(ConflictError, match="kdnas search --resume by-hand"):

@@ -101,18 +101,17 @@ def run_and_report(
 
     Raises:
         KdnasError: it could not go on.
-        typer.Exit: 130 if it was interrupted, 1 if a part of it failed.
+        typer.Exit: 130 if it rests, 1 if a part of it failed.
     """
     from api.pipelines.run import run_stored_pipeline
 
-    way_on, interrupted = f"kdnas launch --resume {record.name}", False
+    way_on = f"kdnas launch --resume {record.name}"
     if record.status != "succeeded":
         with interruptible(
             "the pipeline", (database, settings), way_on, trains_students=True
         ) as interrupt:
             doers = _doers(record.id, database, settings, interrupt)
             record = run_stored_pipeline(record.id, database, doers, _say_failed, interrupt)
-        interrupted = interrupt.requested and record.status == "paused"
     show_pipeline(record.id, database, settings, output, as_json)
     way_on = f"kdnas launch --resume {record.name}"  # it may have been renamed
     if record.status == "paused":
@@ -120,10 +119,10 @@ def run_and_report(
     if record.status == "failed":
         say(f"error: {record.error}")
         say(f"go on with: {way_on}")
-    if interrupted:
-        raise typer.Exit(130)
     if record.status in {"failed", "cancelled"}:
         raise typer.Exit(1)
+    if record.status != "succeeded":  # by a Ctrl-C, or from elsewhere
+        raise typer.Exit(130)
 
 
 def show_pipeline(

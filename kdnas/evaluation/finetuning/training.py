@@ -142,6 +142,20 @@ class Training:
             return Trained(done.global_step, before)
         by_clock = self.saves and self.settings.early_stopping is None
         clock = _Clock(before, self.total_steps if by_clock else None)
+        watch = _Watch(
+            self.total_steps,
+            self._steps_of_a_pass,
+            self.settings.early_stopping is not None,
+            on_progress,
+            should_stop,
+        )
+        watch = _Watch(
+            self.total_steps,
+            self._steps_of_a_pass,
+            self.settings.early_stopping is not None,
+            on_progress,
+            should_stop,
+        )
         trainer = _ScoringTrainer(
             self.score,
             model=self.model,
@@ -149,17 +163,7 @@ class Training:
             data_collator=self.collate,
             train_dataset=self.items,
             eval_dataset=[] if self.settings.early_stopping else None,
-            callbacks=[
-                clock,
-                _Watch(
-                    self.total_steps,
-                    self._steps_of_a_pass,
-                    self.settings.early_stopping is not None,
-                    on_progress,
-                    should_stop,
-                ),
-                *callbacks,
-            ],
+            callbacks=[clock, watch, *callbacks],
         )
         trainer.remove_callback(PrinterCallback)
         if self.settings.early_stopping:
@@ -173,10 +177,9 @@ class Training:
             ) from None
         finally:
             _unwrap(self.model)
-        steps = int(trainer.state.global_step)
-        if should_stop() and steps < self.total_steps:
+        if watch.has_stopped:  # whoever wanted that may have changed his mind since
             return None
-        return Trained(steps, clock.seconds())
+        return Trained(int(trainer.state.global_step), clock.seconds())
 
     def _arguments(self) -> TrainingArguments:
         settings, steps = self.settings, self.total_steps
@@ -272,7 +275,11 @@ class _ScoringTrainer(Trainer):  # type: ignore[misc]
 
 
 class _Watch(TrainerCallback):  # type: ignore[misc]
-    """Tells how training goes, and ends it on request or when the loss is no number."""
+    """Tells how training goes, and ends it on request or when the loss is no number.
+
+    Attributes:
+        has_stopped: whether it has ended it before its last step.
+    """
 
     def __init__(
         self,
@@ -285,14 +292,14 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
         self._total, self._on_progress, self._should_stop = total_steps, on_progress, should_stop
         self._steps_of_a_pass, self._scores_epochs = steps_of_a_pass, scores_epochs
         self._loss: float | None = None
-        self._stopped = False
+        self.has_stopped = False
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         self._on_progress(FinetuneProgress("training", state.global_step, self._total, self._loss))
         if self._should_stop() and state.global_step < self._total:
-            control.should_training_stop = self._stopped = True
+            control.should_training_stop = self.has_stopped = True
             # A whole epoch is saved when it is scored: a kill between would leave it without.
             whole = state.global_step % self._steps_of_a_pass == 0
             control.should_save = not (self._scores_epochs and whole)
@@ -301,7 +308,7 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         # Part of an epoch is none: it is scored when the rest of it has been made as well.
-        if self._stopped and state.global_step % self._steps_of_a_pass:
+        if self.has_stopped and state.global_step % self._steps_of_a_pass:
             control.should_evaluate = control.should_save = False
 
     def on_log(

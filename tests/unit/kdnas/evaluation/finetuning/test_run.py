@@ -169,6 +169,18 @@ def with_old_names(model: TeacherHandle, folder: Path) -> TeacherHandle:
     return prepare_teacher(str(folder))
 
 
+def test_who_stops_it_and_takes_that_back_gets_no_half_trained_model(
+    model: TeacherHandle, tmp_path: Path
+) -> None:
+    """It ends as it was asked to, and goes on from its checkpoint when it is begun again."""
+    asked = iter(range(1000))
+    assert run(model, similarity(), tmp_path, should_stop=lambda: next(asked) == 5) is None
+    assert next(asked) < 10
+    ended = run(model, similarity(), tmp_path)
+    assert ended is not None
+    assert ended.steps == 60
+
+
 @pytest.mark.parametrize(
     ("early_stopping", "old"), [(None, False), (5, False), (None, True), (5, True)]
 )
