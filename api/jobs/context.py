@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Literal
 
 import structlog
@@ -182,13 +181,14 @@ class JobContext:
 
     def event(self, type: str, payload: Mapping[str, Any]) -> None:
         """Tell that something happened; the kind's name stands before ``type``."""
-        self.database.transact(partial(self._append, type, payload))
+        self.database.transact(lambda session: self.event_in(session, type, payload))
 
     def passing_event(self, type: str, payload: Mapping[str, Any]) -> None:
         """Tell what the next one tells anew; left out while the database does not answer."""
-        self.database.note(partial(self._append, type, payload))
+        self.database.note(lambda session: self.event_in(session, type, payload))
 
-    def _append(self, type: str, payload: Mapping[str, Any], session: Session) -> None:
+    def event_in(self, session: Session, type: str, payload: Mapping[str, Any]) -> None:
+        """Tell it in a transaction that writes what has happened: both are there, or neither."""
         append_event(session, f"{self.kind}_{type}", payload, job_id=self.id)
 
     def warn(self, text: str) -> None:

@@ -173,8 +173,8 @@ def run_in(context: JobContext, watchers: Watchers) -> None:
     spec, database = prepared.spec, context.database
     done = database.ask(lambda session: sweeps.swept(session, context.id))
     total = len(facts.drawn) * len(spec.seeds)
+    context.end_preparation("starting workers")  # which looks whether it is the first time
     progress = _Progress(context, watchers, total, len(done))
-    context.end_preparation("starting workers")
     with cluster_for(spec.backend, context.settings):
         for seed in spec.seeds:
             left = [index for index in facts.drawn if (seed, index) not in done]

@@ -153,8 +153,8 @@ def run_in(context: JobContext, watchers: TaskWatchers = TaskWatchers()) -> None
     total = len(spec.methods) * len(spec.seeds)
     for method, seed in done:  # a kill may have come between
         let_go(task_run_folder(settings, context.id, method, seed))
+    context.end_preparation("training")  # which looks whether it is the first time
     context.progress(len(done), total)
-    context.end_preparation("training")
     for seed in spec.seeds:
         for group in groups_of(ready):
             methods = tuple(method for method in group if (method, seed) not in done)
@@ -296,11 +296,10 @@ def _store_runs(context: JobContext, runs: list[TaskRun]) -> list[TaskRun]:
     def write(session: Session) -> None:
         for run in runs:
             task_distillations.add_run(session, context.id, run)
+            context.event_in(session, "run", {name: getattr(run, name) for name in shown})
 
+    shown = ("method", "seed", "main", "held_out", "error")
     context.database.transact(write)
-    for run in runs:
-        shown = ("method", "seed", "main", "held_out", "error")
-        context.event("run", {name: getattr(run, name) for name in shown})
     return runs
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -166,7 +167,12 @@ def _seconds_after_boot(process: psutil.Process) -> float:
 
 
 def this_host() -> str:
-    """Name of the host as far as process numbers go: containers may share the name only."""
-    namespace = Path("/proc/self/ns/pid")
+    """Name of the host as far as process numbers go: others may share the name only.
+
+    Containers differ in their namespace, and copies of a machine in when they began.
+    """
+    namespace, boot = Path("/proc/self/ns/pid"), Path("/proc/sys/kernel/random/boot_id")
     suffix = f"/{namespace.readlink()}" if namespace.is_symlink() else ""
+    with suppress(OSError):  # no Linux
+        suffix += f"/{boot.read_text()[:8]}"
     return socket.gethostname() + suffix

@@ -72,6 +72,19 @@ def test_a_dead_process_of_this_host_is_replaced_at_once(
     acquire(database, search_id, owner)
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="what differs there is Linux's")
+def test_a_process_of_a_copy_of_this_machine_is_not_looked_for_here(
+    database: Database, search_id: str
+) -> None:
+    owner = LeaseOwner.of_this_process("service")
+    machine, _, boot = owner.host.rpartition("/")
+    assert len(boot) == 8
+    copied = replace(owner, host=f"{machine}/00000000", pid=2**22 + 1, token="theirs")
+    acquire(database, search_id, copied)
+    with pytest.raises(ConflictError):
+        acquire(database, search_id, owner)
+
+
 def test_a_process_number_that_was_given_out_again_is_dead(
     database: Database, search_id: str
 ) -> None:
