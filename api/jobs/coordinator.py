@@ -17,6 +17,7 @@ import psutil
 import structlog
 
 from api.jobs.children import (
+    CLUSTER_START_SECONDS,
     Child,
     LocalCluster,
     child_environment,
@@ -48,7 +49,8 @@ FORGET_SECONDS = 24 * 3600.0
 """Between two removals of old events, if KDNAS_KEEP_EVENTS_DAYS wants any."""
 TROUBLE_SECONDS = 2.0
 """Pause after an error, such as a database that is out of reach."""
-CLAIM_SECONDS = 60.0
+CLAIM_SECONDS = CLUSTER_START_SECONDS + 60.0
+"""A claim lasts until its process renews it, which a local cluster may be started before."""
 """A runner takes over the lease within this time, and then renews it itself."""
 PATIENCE_SECONDS = 30.0
 """After that a runner whose row was paused or cancelled is killed; it may write a checkpoint."""

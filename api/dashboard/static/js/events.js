@@ -25,8 +25,9 @@ const RETRY_MS = 2000;
  * @param {(event: object, isNew: boolean) => void} onEvent called in order, once for each;
  *   `isNew` is false for what had happened when the page was made.
  * @param {() => void} onBack called when a lost connection is there again.
+ * @param {() => void} onGone called when the job was deleted while nobody listened.
  */
-export function follow(subject, since, onEvent, onBack = () => {}) {
+export function follow(subject, since, onEvent, onBack = () => {}, onGone = () => {}) {
   const madeAt = Number(document.body.dataset.since);
   let last = since;
   let lost = false;
@@ -67,6 +68,7 @@ export function follow(subject, since, onEvent, onBack = () => {}) {
       if (gone) {
         // It may have been lost before: the service answers, and there is nothing to try again.
         byId("live").hidden = byId("banner").hidden = true;
+        onGone();
         return;
       }
       say("lost");

@@ -264,5 +264,5 @@ export function jobFrame(reference, changed, { about, isLogged = () => true } = 
     readLog();
     onNews(event);
   };
-  return (id, onNews, onBack) => follow({ job: id }, Number(document.body.dataset.logSince), happened(id, onNews), onBack);
+  return (id, onNews, onBack) => follow({ job: id }, Number(document.body.dataset.logSince), happened(id, onNews), onBack, () => head.end({}));
 }

@@ -60,10 +60,11 @@ const buttons = new Map();
 export const failed = (error) => show(byId("problem"), problem(error));
 
 /** The buttons that the state of a job allows; cancelling is asked twice. */
-export function actionButtons(path, { status, num_failed: numFailed }, done) {
+export function actionButtons(path, { status, num_failed: numFailed, owner_kind: ownerKind }, done) {
   if (!isOperator()) return [];
-  const actions = status === "succeeded" && numFailed ? ["resume"] : ACTIONS[status];
-  return (actions ?? []).map((action) => {
+  const actions = (status === "succeeded" && numFailed ? ["resume"] : ACTIONS[status]) ?? [];
+  // What a command began goes on by that command.
+  return actions.filter((action) => action !== "resume" || ownerKind !== "cli").map((action) => {
     const key = `${path} ${action}`;
     const { button } = buttons.get(key) ?? { button: actionButton(path, action, key) };
     buttons.set(key, { button, done });

@@ -53,6 +53,8 @@ function timeOf({ created_at: created, started_at: started, finished_at: finishe
   return `started ${moment(started)}${took}`;
 }
 
+let isThere = true;
+
 function showAll() {
   showSummary(shown);
   showMembers(members, shown, report);
@@ -67,8 +69,10 @@ async function read() {
 function failed(error) {
   show(byId("problem"), problem(error, readState));
   if (shown) return; // what is shown stays
-  for (const id of ["answer", "members", "tradeoff", "report", "log"]) byId(id).hidden = true;
   byId("summary").replaceChildren();
+  isThere = error.status !== 404;
+  if (isThere) return; // it may be read the next time
+  for (const id of ["answer", "members", "tradeoff", "report", "log"]) byId(id).hidden = true;
 }
 
 async function readReport() {
@@ -101,7 +105,7 @@ function happened(event) {
 }
 
 await tried(read, failed);
-if (shown) {
+if (isThere) {
   renewReport();
-  watch(shown.id, happened, renew);
+  watch(shown?.id ?? reference, happened, renew);
 }

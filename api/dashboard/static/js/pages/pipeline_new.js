@@ -1,6 +1,6 @@
 // The form that launches a pipeline.
 
-import { NAME, episodes, folded, formPage, goTo, goal, length, nameTasks, objective, scoring, strategy, teacher, text } from "../fields.js";
+import { NAME, SPACE, episodes, folded, formPage, goTo, goal, length, nameTasks, objective, scoring, strategy, teacher, text } from "../fields.js";
 import { SpecForm } from "../form.js";
 import { offerPresets } from "../presets.js";
 
@@ -19,7 +19,7 @@ formPage(["/schemas/pipeline", "/evaluations/suites", "/presets"], (form, schema
     ],
     labels: { "search.backend.name": "Backend", "search.student.init": "Start", "distillation.student.init": "Start" },
     main: [
-      { title: "What is learned from what", fields: [NAME, teacher("search."), text("search.")] },
+      { title: "What is learned from what", fields: [NAME, teacher("search."), text("search."), { ...SPACE, path: "search.space.kind" }] },
       {
         title: "What it chooses",
         fields: [
@@ -57,7 +57,6 @@ formPage(["/schemas/pipeline", "/evaluations/suites", "/presets"], (form, schema
       { title: "Once more for each task", path: "task_distill" },
       { title: "Choice", path: "choose" },
       { title: "Baselines", path: "baselines" },
-      { title: "Search space", path: "search.space" },
       { title: "Reward", path: "search.reward" },
       { title: "Limits of the search", path: "search.limits" },
       ...SEARCH,
