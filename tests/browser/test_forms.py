@@ -268,6 +268,33 @@ def test_a_search_begins_with_a_preset(page: Page, service: Service) -> None:
         jobs.delete_job(session, stored.id)
 
 
+def test_what_is_typed_takes_the_place_of_what_a_preset_wrote_to_the_same_end(
+    page: Page, service: Service
+) -> None:
+    """As on the command line: steps, if there are any, win over passes."""
+
+    def body() -> Any:
+        return json.loads(page.locator("#form pre").text_content() or "")
+
+    page.goto(f"{service.url}/searches/new")
+    steps = page.locator('[data-path="proxy.steps"] input')
+    expect(steps).to_have_value("60")
+    passes = page.locator('[data-path="proxy.epochs"] input')
+    passes.fill("8")
+    passes.blur()
+    expect(steps).to_have_value("")
+    assert body()["proxy"]["epochs"] == 8
+    assert "steps" not in body()["proxy"]
+    page.get_by_label("Begin with").select_option("paper")
+    price = page.locator('[data-path="reward.latency_price"] input')
+    alpha = page.locator('[data-path="reward.alpha"] input')
+    expect(alpha).not_to_have_value("")
+    price.fill("0.1")
+    price.blur()
+    expect(alpha).to_have_value("")
+    assert body()["reward"]["latency_price"] == 0.1
+
+
 def test_what_was_typed_stays_where_the_objective_changes(page: Page, service: Service) -> None:
     def body() -> Any:
         return json.loads(page.locator("#form pre").text_content() or "")

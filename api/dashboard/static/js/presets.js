@@ -6,6 +6,8 @@ import { put } from "./form.js";
 
 const chooser = byId("preset");
 const BEGINS = "laptop"; // as the command line
+// What is typed takes the place of what the preset wrote to the same end, as on the command line.
+const REPLACES = { epochs: "steps", latency_price: "alpha", alpha: "latency_price" };
 
 /**
  * Let a preset fill the fields; what has no field goes along in the body. Where rates change with
@@ -60,6 +62,12 @@ export function offerPresets(form, spec, presets, { part, prefix = "" }) {
     const kept = { preset: chooser.value, presetOf: filled, presetWrote: [...wrote] };
     history.replaceState({ ...history.state, ...kept }, "");
   };
+  form.addEventListener("change", ({ target: { name, value } }) => {
+    const other = name?.replace(/[^.]+$/, (last) => REPLACES[last] ?? last);
+    if (!value || other === name || !wrote.has(other) || isTyped(other)) return;
+    spec.set(other, "");
+    wrote.delete(other);
+  });
   const tell = (isChosen) => fill(isChosen).catch((error) => show(byId("preset-problem"), problem(error, () => tell(isChosen))));
   chooser.addEventListener("change", () => tell(true));
   // Rates go with what is learned. The fields of another objective are there before this is called.
