@@ -61,6 +61,8 @@ def create_evaluations(
     request: EvaluationSpec, database: DatabaseDep, settings: SettingsDep, once: OnceDep
 ) -> Response:
     """Ask for evaluations, one for each task and seed; coordinators take them up."""
+    if (answer := once.earlier(jobs.require_job)) is not None:
+        return answer
     spec, distillation_id = _checked(request, database, settings)
     tasks = tasks_with_data(spec, settings.for_service().reach)
     pairs = evaluation_pairs(spec, tasks)

@@ -33,7 +33,7 @@ from pydantic import BaseModel
 
 from api.http.dependencies import DatabaseDep, UserDep
 from kdnas.db.engine import Database, Session
-from kdnas.db.repository.idempotency import StoredAnswer, answer_once
+from kdnas.db.repository.idempotency import StoredAnswer, answer_once, earlier_answer
 from kdnas.errors import ConflictError, NotFoundError
 
 KEY_PATTERN = r"^[!-~]{1,200}$"
@@ -67,6 +67,23 @@ class Once:
         self._key = key
         self._fingerprint = fingerprint
 
+    def earlier(self, require: Callable[[Session, str], None]) -> Response | None:
+        """Give the answer of an earlier twin, if there was one.
+
+        To be asked before what a request names is looked at: that may be gone since.
+
+        Args:
+            require: as :meth:`answer` takes it.
+
+        Raises:
+            ConflictError: the key was used for another body, or what it made has been deleted.
+        """
+        if self._key is None:
+            return None
+        with self._database.read() as session:
+            given = earlier_answer(session, self._route, self._key, self._fingerprint)
+            return None if given is None else self._replayed(session, given, require)
+
     def answer(
         self,
         status: int,
@@ -98,19 +115,33 @@ class Once:
                 given, replayed = answer_once(
                     session, self._route, self._key, self._fingerprint, stored
                 )
-            if replayed and require is not None:
-                try:
-                    for one in given.body.get("items", [given.body]):
-                        require(session, one["id"])
-                except NotFoundError:
-                    raise ConflictError(
-                        f"what Idempotency-Key {self._key!r} made has been deleted since; send a "
-                        "new key to make another"
-                    ) from None
-        headers = {"Location": given.location} if given.location else {}
-        if replayed:
-            headers[REPLAYED] = "true"
-        return JSONResponse(dict(given.body), status_code=given.status, headers=headers)
+            if replayed:
+                return self._replayed(session, given, require)
+        return _response(given)
+
+    def _replayed(
+        self,
+        session: Session,
+        given: StoredAnswer,
+        require: Callable[[Session, str], None] | None,
+    ) -> Response:
+        if require is not None:
+            try:
+                for one in given.body.get("items", [given.body]):
+                    require(session, one["id"])
+            except NotFoundError:
+                raise ConflictError(
+                    f"what Idempotency-Key {self._key!r} made has been deleted since; send a "
+                    "new key to make another"
+                ) from None
+        answer = _response(given)
+        answer.headers[REPLAYED] = "true"
+        return answer
+
+
+def _response(given: StoredAnswer) -> JSONResponse:
+    headers = {"Location": given.location} if given.location else {}
+    return JSONResponse(dict(given.body), status_code=given.status, headers=headers)
 
 
 async def get_once(

@@ -62,6 +62,8 @@ def job_router(kind: JobKind) -> APIRouter:
         settings: SettingsDep,
         once: OnceDep,
     ) -> Response:
+        if (answer := once.earlier(jobs.require_job)) is not None:
+            return answer
         new = kind.create(request, database, settings) if kind.create else _as_it_is(kind, request)
         return answer_new(kind, once, new)
 

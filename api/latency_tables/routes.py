@@ -24,6 +24,7 @@ from api.latency_tables.schemas import (
 from kdnas.db.engine import Session
 from kdnas.db.lists import latency_pages
 from kdnas.db.models import LatencyBuild
+from kdnas.db.repository import jobs
 from kdnas.db.repository.jobs import add_job
 from kdnas.errors import told_at
 from kdnas.search_space import SearchSpace
@@ -36,6 +37,8 @@ def build_latency_table(
     request: LatencyTableRequest, settings: SettingsDep, once: OnceDep
 ) -> Response:
     """Ask for a latency table; what is answered is its build, which names the table at the end."""
+    if (answer := once.earlier(jobs.require_job)) is not None:
+        return answer
     check_model(request.teacher, "teacher.ref", settings)
     if request.space.kind == "custom":
         with told_at("space.axes"):

@@ -68,6 +68,20 @@ def answer_once(
     return answer, False
 
 
+def earlier_answer(
+    session: Session, route: str, key: str, request_fingerprint: str
+) -> StoredAnswer | None:
+    """What was answered under this key within the last 24 hours, if anything.
+
+    Raises:
+        ConflictError: the key was used for another request.
+    """
+    row = session.get(IdempotencyKey, (route, key))
+    if row is None or row.created_at < utc_now() - KEPT_FOR:
+        return None
+    return _earlier(row, request_fingerprint)
+
+
 def _earlier(row: IdempotencyKey, request_fingerprint: str) -> StoredAnswer:
     if row.request_fingerprint != request_fingerprint:
         raise ConflictError(

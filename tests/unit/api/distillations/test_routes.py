@@ -17,7 +17,7 @@ from api.http.schemas import Page
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.records import HeldOutReading
-from kdnas.db.repository import distillations, searches
+from kdnas.db.repository import distillations, jobs, searches
 from kdnas.records import CurvePoint, Losses
 from kdnas.specs.search import SearchSpec
 from kdnas.testing.truth import assert_shape
@@ -56,7 +56,8 @@ def test_a_distillation_of_a_search_takes_its_inputs(
     with database.write() as session:
         search = searches.create_search(session, spec.to_json(), name="origin")
     body: dict[str, Any] = {"search": "origin", "architecture": SMALL}
-    made = client.post(DISTILLATIONS, json=body)
+    key = {"Idempotency-Key": "one"}
+    made = client.post(DISTILLATIONS, json=body, headers=key)
     assert made.status_code == 202
     assert made.json()["search_id"] == search.id
     found = made.json()["spec"]
@@ -71,6 +72,11 @@ def test_a_distillation_of_a_search_takes_its_inputs(
     assert client.post(DISTILLATIONS, json={**body, "search": "nobody"}).status_code == 404
     listed = client.get(f"{DISTILLATIONS}?search=origin").json()["items"]
     assert [row["id"] for row in listed] == [own.json()["id"], made.json()["id"]]
+    with database.write() as session:
+        jobs.delete_job(session, search.id, with_standing=True)
+    again = client.post(DISTILLATIONS, json=body, headers=key)
+    assert (again.status_code, again.json()["id"]) == (202, made.json()["id"])
+    assert again.headers["Idempotency-Replayed"] == "true"
 
 
 @pytest.mark.parametrize(

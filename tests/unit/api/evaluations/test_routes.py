@@ -114,9 +114,12 @@ def test_a_row_for_each_task_and_seed(client: TestClient, database: Database, da
     assert (request["tasks"], request["seeds"], request["data_dir"]) == (["RTE"], [1], str(data))
     assert client.get(f"{EVALUATIONS}/{made[3]['id']}").json() == made[3]
     assert len(client.get(answer.headers["location"]).json()["items"]) == 4
+    data.rename(data.with_name("moved"))  # what was asked for is not looked for again
     again = client.post(EVALUATIONS, json=body, headers={"Idempotency-Key": "one"})
+    assert again.status_code == 202, again.json()
     assert again.json() == answer.json()
     assert again.headers["Idempotency-Replayed"] == "true"
+    assert client.post(EVALUATIONS, json=body).status_code in {404, 422}
     with database.read() as session:
         told = events.events_since(session)
     assert {event.type for event in told} == {"evaluation_created"}
