@@ -21,7 +21,8 @@ _WORDS = {
     401: "No or a wrong token.",
     403: "Not for viewers, or a change that a page of another site asked for.",
     404: "There is no such thing.",
-    409: "Its present state forbids it, or the name or idempotency key is taken.",
+    409: "Its present state forbids it, the name or idempotency key is taken, or several have "
+    "the name.",
     413: "The body is above 1 MiB.",
     415: "The body is not application/json.",
     422: "Understood, but wrong.",
@@ -128,9 +129,10 @@ def _statuses(
     yield 403
     if names or has_body:
         yield 422
-    if "path" in names or "query" in names:
-        yield 404  # a query may name a search, too
-    if changes:
+    names_jobs = "path" in names or "query" in names  # a query may name a search, too
+    if names_jobs:
+        yield 404
+    if changes or names_jobs:  # jobs of two kinds may have one name
         yield 409
     if has_body:
         yield from (400, 404, 413, 415)

@@ -64,11 +64,12 @@ export function follow(subject, since, onEvent, onBack = () => {}, onGone = () =
         return;
       }
       close();
-      gone = await isGone(subject);
+      const refusal = await refusalOf(subject);
+      gone = [404, 409].includes(refusal); // there is none, or several have the name
       if (gone) {
         // It may have been lost before: the service answers, and there is nothing to try again.
         byId("live").hidden = byId("banner").hidden = true;
-        onGone();
+        if (refusal === 404) onGone();
         return;
       }
       say("lost");
@@ -83,13 +84,13 @@ export function follow(subject, since, onEvent, onBack = () => {}, onGone = () =
   open();
 }
 
-/** Whether there is no such job; a session that is over leads to the login from here. */
-async function isGone({ job }) {
+/** The status by which a job is refused, if it is; a session that is over leads to the login from here. */
+async function refusalOf({ job }) {
   try {
     await get(job ? `/jobs/${encodeURIComponent(job)}` : "/session");
-    return false;
+    return null;
   } catch (error) {
-    return error.status === 404;
+    return error.status;
   }
 }
 

@@ -188,7 +188,7 @@ def test_a_path_that_no_file_can_have_is_a_wrong_request(client: TestClient) -> 
 def test_the_document_tells_of_problems(client: TestClient) -> None:
     document = client.get("/api/v1/openapi.json").json()
     answers = document["paths"]["/api/v1/events"]["get"]["responses"]
-    assert set(answers) == {"200", "403", "404", "422", "429", "503"}
+    assert set(answers) == {"200", "403", "404", "409", "422", "429", "503"}
     assert set(answers["200"]["content"]) == {"text/event-stream"}
     problem = answers["422"]["content"]["application/problem+json"]["schema"]
     assert problem == {"$ref": "#/components/schemas/Problem"}
