@@ -197,8 +197,10 @@ def open_page(browser: BrowserContext, complaints: Complaints) -> Iterator[OpenP
         return page
 
     yield opened
+    shown = [page.evaluate("document.body?.innerText ?? ''") for page in pages]
     for page in pages:
         page.close()
+    assert [text for text in shown if "[object " in text] == []  # an element that was made a text
     assert complaints.unexpected() == []
 
 

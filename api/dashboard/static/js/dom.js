@@ -22,7 +22,7 @@ function filled(node, attributes, children) {
   return node;
 }
 
-const present = (children) => children.flat().filter((child) => child !== null && child !== undefined);
+const present = (children) => children.flat(Infinity).filter((child) => child !== null && child !== undefined);
 
 const nameOf = (details) => details.dataset.name ?? details.querySelector("summary")?.textContent;
 
