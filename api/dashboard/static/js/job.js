@@ -75,8 +75,12 @@ class JobLine {
     // What cannot be read the page says already.
     this.load = throttled(() => tried(() => this.#read(), () => {}), 1000);
     setInterval(() => this.#tick(), TICK_MS);
-    setInterval(() => !document.hidden && this.#job && !OVER.includes(this.#job.status) && this.load(), AGAIN_MS);
+    setInterval(() => !document.hidden && this.isAtWork && this.load(), AGAIN_MS);
     this.load();
+  }
+
+  get isAtWork() {
+    return !this.#isGone && this.#job !== null && !OVER.includes(this.#job.status);
   }
 
   async #read() {
@@ -223,18 +227,30 @@ function ask(label, ...content) {
   return dialog;
 }
 
-/** Show a job's log in a place, read when it is unfolded. */
-function showLog(place, reference) {
+async function logOf(reference) {
+  try {
+    const response = await fetch(`/api/v1/jobs/${encodeURIComponent(reference)}/log`, { credentials: "same-origin" });
+    const body = await response.text();
+    return response.ok ? body || "Nothing yet." : JSON.parse(body).detail;
+  } catch (error) { // no answer, or none of ours
+    return `The log could not be read: ${error.message}. It is tried again.`;
+  }
+}
+
+/** Show a job's log in a place, read when it is unfolded, and then again as long as it is at work. */
+function showLog(place, reference, head) {
   const text = el("pre", { class: "joblog", tabindex: "0", "aria-label": "Log" });
   const details = el("details", {}, el("summary", {}, "Log"), text);
   const read = throttled(async () => {
     if (!details.open) return;
-    const response = await fetch(`/api/v1/jobs/${encodeURIComponent(reference)}/log`, { credentials: "same-origin" });
-    const body = await response.text();
-    text.textContent = response.ok ? body || "Nothing yet." : JSON.parse(body).detail;
-    text.scrollTop = text.scrollHeight;
+    const said = await logOf(reference);
+    if (said === text.textContent) return; // what is marked in it stays so
+    const atEnd = text.scrollTop + text.clientHeight >= text.scrollHeight - 4;
+    text.textContent = said;
+    if (atEnd) text.scrollTop = text.scrollHeight;
   }, 2000);
   details.addEventListener("toggle", read);
+  setInterval(() => !document.hidden && head.isAtWork && read(), AGAIN_MS); // not all that is said is an event
   show(place, details);
   return read;
 }
@@ -251,7 +267,7 @@ function showLog(place, reference) {
  */
 export function jobFrame(reference, changed, { about, isLogged = () => true } = {}) {
   const head = new JobLine(reference, changed);
-  const readLog = showLog(byId("joblog"), reference);
+  const readLog = showLog(byId("joblog"), reference, head);
   const list = new EventLog(byId("log").querySelector("[data-log]"), about);
   const happened = (id, onNews) => (event, isNew) => {
     if (isLogged(event)) list.add(event);
