@@ -36,16 +36,14 @@ LOOKED_AT: Final = (
     "tried on sentences of SST-2."
 )
 RAW_STATES: Final = (
-    "**Before the teacher's pseudo-classifiers learned from standardised states.** In the rows "
-    "here they learned from states as they are, and the vector of [CLS] varies behind lower "
-    "layers by a hundredth or less of what it is: of that they learned next to nothing, which "
-    "says nothing of the layers. What `mhkd`, `dih` and all `universal-kd-*` take from there was "
-    "the same of every example, so that their rows, their attention and the picture tell what "
-    "comes of such classifiers, not what the methods are worth. In runs in bfloat16 that ended "
-    "before the others (RTE, seed 0 of CoLA and STS-B, `universal-kd-ca`) students' own inner "
-    "classifiers were rounded besides."
+    "Pseudo-classifiers of the teacher learned from states as they are, but for the part "
+    "`STS-B-standardised`. The vector of [CLS] varies behind its lower layers by a hundredth or "
+    "less of what it is, and of that they learned next to nothing: what they say there says "
+    "nothing of the layers ([what these know](teacher_layers.md)), and what `mhkd`, `dih` and all "
+    "`universal-kd-*` take from there was about the same for every example. In runs in bfloat16 "
+    "that ended before the others (RTE, seed 0 of CoLA and STS-B, `universal-kd-ca`) students' own "
+    "inner classifiers were rounded besides."
 )
-"""Of runs that do not say how pseudo-classifiers learned."""
 CUT: Final = (
     ": the first lines of SST-2's training part, phrases of sentences mostly (7 words in the "
     "median), while what is reported are sentences (19.5 words in the mean)"
@@ -191,8 +189,13 @@ def beside_lines(parts: dict[str, Runs], name: str, beside: str, what: str) -> l
 
 THE_SAME: Final = "the same settings, and so the same runs"
 BESIDE: Final = {
-    "RTE-start": "To students of the teacher's first layers, which are the part RTE",
-    "RTE-grid": "To runs with the published settings, which are the part RTE",
+    "STS-B-standardised": (
+        "STS-B",
+        "To runs with pseudo-classifiers that learned from states as they are, which are the part "
+        "STS-B",
+    ),
+    "RTE-start": ("RTE", "To students of the teacher's first layers, which are the part RTE"),
+    "RTE-grid": ("RTE", "To runs with the published settings, which are the part RTE"),
 }
 
 
@@ -336,7 +339,8 @@ def page(
         "are in per cent, on the development part; epochs (and of `RTE-grid` batch size, rate and "
         "β) are chosen on a held-out tenth of the training part. " + LOOKED_AT,
         "",
-        *([RAW_STATES, ""] if any("classifiers" not in row for row in all_rows) else []),
+        RAW_STATES,
+        "",
         "Intervals (95 %) hold for other examples and, of more than one seed, for other seeds; not "
         "for another held-out tenth, of which there is one, and not for another teacher: a part "
         "has one or two, which are named there, and what all methods owe to theirs is in no "
@@ -390,7 +394,7 @@ def page(
             *diverged_lines(runs),
             *method_table(runs),
             "",
-            *(beside_lines(parts, name, part.task, BESIDE[name]) if name in BESIDE else []),
+            *(beside_lines(parts, name, *BESIDE[name]) if name in BESIDE else []),
         ]
         attended = attention_lines(runs)
         if attended:

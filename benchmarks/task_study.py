@@ -39,6 +39,8 @@ from workers.task.scoring import FinishedTaskRun
 TRANSFORMER_METHODS: Final = tuple(name for name in METHODS if name != "universal-kd-ca")
 THREE: Final = ("none", "vanilla-kd", "universal-kd-il")
 ACROSS: Final = ("none", "vanilla-kd", "universal-kd-ca")
+READING: Final = ("mhkd", "dih", "universal-kd-il", "universal-kd-cg", "universal-kd-weighted")
+"""The methods that read the teacher's pseudo-classifiers."""
 TEACHER_RATE: Final = 5e-5
 TEACHER_EPOCHS: Final[Mapping[str, int]] = {"RTE": 10, "CoLA": 5, "STS-B": 5, "SST-2": 3}
 """Of Trivedi et al.'s published grid the fastest rate; decided before the first run."""
@@ -47,8 +49,6 @@ SENTENCES: Final = 4000
 """Lines of SST-2, mostly phrases, that students of other kinds, and their teacher, are given."""
 
 
-CLASSIFIERS: Final = "of standardised states"
-"""How the teacher's pseudo-classifiers learned; in earlier rows it was from states as they are."""
 GRID: Final[Mapping[str, Any]] = {"grid": {}}
 """All points of the published one (App. A)."""
 
@@ -67,6 +67,7 @@ class Part:
         finetune_epochs: of the second.
         examples: how many are taken, of which a tenth is held out; None takes all.
         options: of the request besides.
+        states: what the teacher's pseudo-classifiers learn from.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Part:
     finetune_epochs: int
     examples: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    states: str = "raw"
 
     def points(self, method: str) -> tuple[TaskPoint, ...]:
         """What its grid tries; nothing where it has none."""
@@ -96,6 +98,7 @@ class Part:
                     "ref": "minilm",
                     "learning_rate": TEACHER_RATE,
                     "epochs": TEACHER_EPOCHS[self.task],
+                    "warmup_states": self.states,
                 },
                 "student": self.student,
                 "methods": self.methods,
@@ -113,6 +116,7 @@ PARTS: Final = (
     Part("RTE", "RTE", FIRST_LAYERS, TRANSFORMER_METHODS, 5, 8, 4),
     Part("CoLA", "CoLA", FIRST_LAYERS, TRANSFORMER_METHODS, 3, 5, 3),
     Part("STS-B", "STS-B", FIRST_LAYERS, TRANSFORMER_METHODS, 3, 5, 3),
+    Part("STS-B-standardised", "STS-B", FIRST_LAYERS, READING, 1, 5, 3, states="standardised"),
     Part("RTE-start", "RTE", SAME_SIZE, THREE, 5, 8, 4),
     Part("RTE-grid", "RTE", FIRST_LAYERS, ("vanilla-kd", "universal-kd-il"), 5, 8, 4, None, GRID),
     Part("bilstm", "SST-2", "bilstm", ACROSS, 3, 4, 2, SENTENCES),
@@ -273,7 +277,6 @@ def about(piece: Piece, ready: ReadyTask) -> dict[str, Any]:
         "teacher": {"fingerprint": ready.model.fingerprint},
         "machine": hardware_name("cpu"),
         "engine_version": ENGINE_VERSION,
-        "classifiers": CLASSIFIERS,
     }
 
 

@@ -14,12 +14,11 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
-from unittest import mock
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, matthews_corrcoef
@@ -65,7 +64,9 @@ def parts_of(task: str, data_dir: Path, teacher: str) -> tuple[Part, Part, Tenso
     return parts[0], parts[1], states[0], states[1]
 
 
-def as_trained(states: Tensor, examples: Examples, asked: Tensor) -> NDArray[np.int64]:
+def as_trained(
+    states: Tensor, examples: Examples, asked: Tensor, *, standardised: bool = False
+) -> NDArray[np.int64]:
     """By the teacher's pseudo-classifiers."""
     usual = TaskTeacherSpec()
     heads = pseudo_classifiers.warm_up(
@@ -75,15 +76,9 @@ def as_trained(states: Tensor, examples: Examples, asked: Tensor) -> NDArray[np.
         epochs=usual.warmup_epochs,
         learning_rate=usual.warmup_rate,
         seed=usual.seed,
+        standardised=standardised,
     )
     return np.asarray(heads(asked).argmax(-1).T)
-
-
-def from_raw_states(states: Tensor, examples: Examples, asked: Tensor) -> NDArray[np.int64]:
-    """By classifiers that learn likewise from states as they are."""
-    nothing = (torch.zeros(states.shape[1:]), torch.ones(states.shape[1:]))
-    with mock.patch.object(pseudo_classifiers, "moments", return_value=nothing):
-        return as_trained(states, examples, asked)
 
 
 def by_regression(states: Tensor, examples: Examples, asked: Tensor) -> NDArray[np.int64]:
@@ -100,8 +95,8 @@ def by_regression(states: Tensor, examples: Examples, asked: Tensor) -> NDArray[
 
 
 WAYS: Final[Mapping[str, Predict]] = {
-    "pseudo-classifiers": as_trained,
-    "the same from states as they are": from_raw_states,
+    "pseudo-classifiers, `raw`": as_trained,
+    "`standardised`": partial(as_trained, standardised=True),
     "logistic regression (C = 0.01)": by_regression,
 }
 

@@ -219,6 +219,15 @@ def task_distill(
         ),
         At("teacher.warmup_epochs"),
     ] = None,
+    warmup_states: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=TUNED,
+            help="What these learn from: raw, or standardised, which reads more from lower "
+            "layers.  [default: raw]",
+        ),
+        At("teacher.warmup_states"),
+    ] = None,
     kind: Annotated[own_table.Kind, own_table.OF_A_TASK.kind] = None,
     text: Annotated[own_table.Text, own_table.OF_A_TASK.text] = None,
     pair: Annotated[own_table.Pair, own_table.OF_A_TASK.pair] = None,

@@ -47,6 +47,7 @@ LEARNED: Final[tuple[str, ...]] = get_args(LearnedKind)
 """Kinds of tasks that students can be distilled for."""
 
 LayerChoice = Literal["skip", "last"]
+WarmupStates = Literal["raw", "standardised"]
 Published = Literal["auto", "bert-4", "distilroberta", "bilstm", "gated-cnn"]
 
 TRIED: Final[tuple[str, ...]] = ("batch_size", "learning_rate", "beta")
@@ -85,6 +86,8 @@ class TaskTeacherSpec(TeacherSpec):
         seed: of its fine-tuning, and of its pseudo-classifiers.
         warmup_epochs: passes over the examples in which pseudo-classifiers are trained.
         warmup_rate: peak rate of that.
+        warmup_states: what they learn from: ``raw``, the states as they are, or ``standardised``,
+            by which they read more from lower layers, where states hardly vary.
     """
 
     fine_tune: Literal["auto", "always"] = "auto"
@@ -95,6 +98,7 @@ class TaskTeacherSpec(TeacherSpec):
     seed: Seed = 0
     warmup_epochs: Annotated[int, Field(ge=1, le=1000)] = 10
     warmup_rate: Rate = 1e-3
+    warmup_states: WarmupStates = "raw"
 
 
 class LearnedTaskSpec(OwnTaskSpec):

@@ -65,14 +65,13 @@ def warm_up(
     epochs: int,
     learning_rate: float,
     seed: int,
+    standardised: bool = False,
     on_step: Callable[[int, int], None] = lambda *_: None,
 ) -> PseudoClassifiers:
     """Train the pseudo-classifiers of all layers together by L_CE, with the teacher frozen.
 
     They share no parameter, so that the sum of their losses trains each as if it were alone. AdamW
-    with a rate that falls linearly to 0; the same inputs give the same classifiers. They learn from
-    standardised states, which is ours: the vector of [CLS] may vary by a thousandth of what it is
-    in lower layers, of which a rate that is right for the upper ones learns nothing.
+    with a rate that falls linearly to 0; the same inputs give the same classifiers.
 
     Args:
         states: (E, N, D) what the frozen teacher makes of each example.
@@ -81,6 +80,9 @@ def warm_up(
         epochs: passes over the examples.
         learning_rate: its peak.
         seed: of the start and of the order.
+        standardised: whether they learn from features of mean 0 and deviation 1 each, which is
+            ours. The vector of [CLS] of a lower layer may vary by a thousandth of what it is, of
+            which a rate that is right for the upper ones learns nothing.
         on_step: is told how many steps are done, and how many there are; may end it by an
             exception.
     """
@@ -89,7 +91,7 @@ def warm_up(
     heads = PseudoClassifiers(
         layers, width, space.size, derived_seed("pseudo-classifiers", seed), centre
     )
-    mean, deviation = moments(states)
+    scale = moments(states) if standardised else None
     optimizer = torch.optim.AdamW(heads.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY)
     plan = examples.plan(BATCH_SIZE, derived_seed("warm-up", seed) % 2**32)
     steps = epochs * plan.num_batches_per_epoch
@@ -97,14 +99,15 @@ def warm_up(
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * linear_warmup_decay(step, steps, WARMUP_FRACTION)
         rows = torch.from_numpy(plan.batch_indices(step))
-        said = heads((states[rows].float() - mean) / deviation)
-        losses = space.label_loss(said, examples.labels[rows][:, None])  # (B, N)
+        seen = states[rows] if scale is None else (states[rows].float() - scale[0]) / scale[1]
+        losses = space.label_loss(heads(seen), examples.labels[rows][:, None])  # (B, N)
         total: Any = losses.mean(0).sum()
         total.backward()
         optimizer.step()
         optimizer.zero_grad()
         on_step(step + 1, steps)
-    heads.fold(mean, deviation)
+    if scale is not None:
+        heads.fold(*scale)
     return heads.eval().requires_grad_(False)
 
 

@@ -249,6 +249,7 @@ def _with_outputs(
             epochs=spec.teacher.warmup_epochs,
             learning_rate=spec.teacher.warmup_rate,
             seed=spec.teacher.seed,
+            standardised=spec.teacher.warmup_states == "standardised",
             on_step=telling("pseudo-classifiers"),
         )
         learned = learned.with_layers(classifiers)

@@ -123,9 +123,10 @@ class CheckedTask:
         if self.spec.grid is None:
             return {}
         spec, warmed = self.spec, self.spec.teacher
+        otherwise = [] if warmed.warmup_states == "raw" else [warmed.warmup_states]
         decides = {
             "teacher": teacher,
-            "classifiers": [warmed.warmup_epochs, warmed.warmup_rate, warmed.seed],
+            "classifiers": [warmed.warmup_epochs, warmed.warmup_rate, warmed.seed, *otherwise],
             "student": _named(self.student),
             "data": data,
             "dtype": self.dtype,

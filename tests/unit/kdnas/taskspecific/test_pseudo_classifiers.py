@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -22,11 +24,22 @@ def separable(labels: Tensor, layers: int = 3, width: int = 6) -> Tensor:
 
 
 def warmed(
-    states: Tensor, space: OutputSpace | None = None, seed: int = 0, epochs: int = 40
+    states: Tensor,
+    space: OutputSpace | None = None,
+    seed: int = 0,
+    epochs: int = 10,
+    *,
+    standardised: bool = False,
 ) -> PseudoClassifiers:
     examples = TRAIN if space is None else NUMBERS
     return warm_up(
-        states, examples, space or Classes(2), epochs=epochs, learning_rate=1e-2, seed=seed
+        states,
+        examples,
+        space or Classes(2),
+        epochs=epochs,
+        learning_rate=1e-2,
+        seed=seed,
+        standardised=standardised,
     )
 
 
@@ -54,9 +67,12 @@ def test_numbers_begin_at_their_mean() -> None:
     """By small rates a bias would take thousands of steps to get there."""
     space = tiny_space(NUMBERS)
     states = separable(NUMBERS.labels)
-    heads = warm_up(states, NUMBERS, space, epochs=1, learning_rate=1e-9, seed=0)
+    slow: dict[str, Any] = {"epochs": 1, "learning_rate": 1e-9, "seed": 0}
+    heads = warm_up(states, NUMBERS, space, **slow)
     centre = torch.full((3, 1), float(NUMBERS.labels.mean()))
-    torch.testing.assert_close(heads(states).mean(0), centre, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(heads.bias, centre)
+    standardised = warm_up(states, NUMBERS, space, **slow, standardised=True)
+    torch.testing.assert_close(standardised(states).mean(0), centre, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1e-3, 0.5), (1.0, 0.0), (100.0, -700.0)])
@@ -64,7 +80,9 @@ def test_what_states_are_scaled_by_does_not_matter(scale: float, shift: float) -
     """[CLS] of a lower layer varies by a thousandth around a vector that says nothing."""
     states = separable(TRAIN.labels).double()
     moved = (scale * states + shift).float()
-    as_they_are, of_moved = warmed(states.float()), warmed(moved)
+    as_they_are, of_moved = (
+        warmed(one, epochs=40, standardised=True) for one in (states.float(), moved)
+    )
     torch.testing.assert_close(of_moved(moved), as_they_are(states), rtol=1e-3, atol=2e-3)
     assert accuracies(of_moved, moved)[2] > 0.9
 
@@ -78,7 +96,7 @@ def test_what_hardly_varies_is_not_blown_up() -> None:
     assert deviation[2].tolist() == [1.0] * 6
     others = [0, 1, 2, 4, 5]
     torch.testing.assert_close(deviation[1, others], states[:, 1].std(0, False)[others])
-    assert warmed(states)(states).isfinite().all()
+    assert warmed(states, standardised=True)(states).isfinite().all()
 
 
 def test_the_same_inputs_give_the_same() -> None:
