@@ -28,6 +28,7 @@ from kdnas.evaluation.tasks.task import CORRELATIONS, METRIC_NAMES
 from kdnas.records import TaskFacts, TaskRun
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
+from kdnas.taskspecific.grid import GRID_SEED
 
 AGAINST: Final = "vanilla-kd"
 """The method that the others are compared with."""
@@ -251,6 +252,16 @@ def _notes(
         yield (
             "intervals of a single seed are over other examples; how other seeds would turn out "
             "takes more of them"
+        )
+    if any(row["against"] and row["num_succeeded"] > 1 for row in rows):
+        yield (
+            "intervals and p of differences go by other examples, not by other seeds, which may "
+            "differ by more"
+        )
+    if spec.grid is not None and GRID_SEED in spec.seeds and len(spec.seeds) > 1:
+        yield (
+            f"the run with seed {GRID_SEED} is the trial that a grid chose by its held-out score, "
+            "so that this score and means with it are too good"
         )
     left = sum(row["planned"] - row["num_succeeded"] - row["num_failed"] for row in rows)
     if left:

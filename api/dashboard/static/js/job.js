@@ -79,6 +79,10 @@ class JobLine {
     this.load();
   }
 
+  get wasThere() {
+    return this.#job !== null;
+  }
+
   get isAtWork() {
     return !this.#isGone && this.#job !== null && !OVER.includes(this.#job.status);
   }
@@ -280,5 +284,5 @@ export function jobFrame(reference, changed, { about, isLogged = () => true } = 
     readLog();
     onNews(event);
   };
-  return (id, onNews, onBack) => follow({ job: id }, Number(document.body.dataset.logSince), happened(id, onNews), onBack, () => head.end({}));
+  return (id, onNews, onBack) => follow({ job: id }, Number(document.body.dataset.logSince), happened(id, onNews), onBack, () => head.wasThere && head.end({}));
 }

@@ -102,6 +102,7 @@ def test_every_option_is_at_its_place(home: Path, work: TaskWork) -> None:
         *("--grid-learning-rates", "1e-5", "--layer-choice", "last", "--teacher-layers", "2,4"),
         *("--assistant", "first-layers:4", "--cache", "never", "--teacher-epochs", "4"),
         *("--teacher-learning-rate", "3e-5", "--teacher-batch-size", "64", "--teacher-seed", "9"),
+        *("--warmup-states", "standardised"),
         *("--warmup-epochs", "2", "--warmup-fraction", "0", "--max-length", "64"),
         *("--teacher-fine-tune", "always"),
         *("--published", "bert-4", "--dtype", "float32", "--device", "cpu", "--threads", "1"),
@@ -116,6 +117,7 @@ def test_every_option_is_at_its_place(home: Path, work: TaskWork) -> None:
         *(4, 3e-5, 64, 9),
     ]
     assert (teacher["ref"], teacher["warmup_epochs"]) == ("minilm", 2)
+    assert teacher["warmup_states"] == "standardised"
     assert teacher["fine_tune"] == "always"
     flat = {
         **{"epochs": 2, "finetune_epochs": 1, "max_steps": 7, "dropout": 0.2, "temperature": 2},

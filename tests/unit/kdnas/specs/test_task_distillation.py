@@ -66,6 +66,7 @@ def test_one_method_needs_no_list() -> None:
         ({"grid": {"betas": []}}, "betas"),
         ({"grid": {"batch_sizes": list(range(1, 101)), "betas": [0.1, 0.2]}}, "at most 100 points"),
         ({"teacher": {"warmup_epochs": 0}}, "warmup_epochs"),
+        ({"teacher": {"warmup_states": "scaled"}}, "raw, standardised"),
         ({"tmeperature": 2}, "tmeperature"),
     ],
 )

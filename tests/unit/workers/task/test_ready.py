@@ -205,6 +205,18 @@ def test_states_are_kept_for_who_reads_them(method: str, lab: TinyTaskLab) -> No
         assert (kept.states is not None) == (method == "alp-kd")
 
 
+def test_pseudo_classifiers_learn_from_what_is_asked_for(lab: TinyTaskLab) -> None:
+    raw = lab.classification(methods=["dih"], grid={}, batch_size=None, learning_rate=None)
+    states = {"warmup_states": "standardised"}
+    other = raw.model_copy(update={"teacher": raw.teacher.model_copy(update=states)})
+    as_they_are, standardised = prepared(lab, raw), prepared(lab, other)
+    first, second = as_they_are.classifiers.weight, standardised.classifiers.weight
+    assert first.shape == second.shape
+    assert not torch.allclose(first, second)
+    keys = [one.facts.grids["dih"]["key"] for one in (as_they_are, standardised)]
+    assert keys[0] != keys[1]
+
+
 def test_pseudo_classifiers_stop_when_they_are_asked_to(lab: TinyTaskLab, tmp_path: Path) -> None:
     told: list[str] = []
     spec = lab.classification(teacher=lab.learned("warmed"))
