@@ -149,13 +149,6 @@ class Training:
             on_progress,
             should_stop,
         )
-        watch = _Watch(
-            self.total_steps,
-            self._steps_of_a_pass,
-            self.settings.early_stopping is not None,
-            on_progress,
-            should_stop,
-        )
         trainer = _ScoringTrainer(
             self.score,
             model=self.model,
