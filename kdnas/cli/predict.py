@@ -125,8 +125,10 @@ def _write(answers: Iterable[Answer], output: Path | None, as_json: bool) -> int
 
     if output is None:
         return (write_json_lines if as_json else write_lines)(answers, sys.stdout)
-    # How a file with columns is written is said by its end; .txt holds what would be printed.
-    write = write_json_lines if as_json and output.suffix == ".txt" else writer_for(output)
+    write = writer_for(output)
+    # A file of lines has what would be printed; others say by their end how they are written.
+    if as_json and write is write_lines:
+        write = write_json_lines
     draft = output.with_name(f".{output.name}.draft")
     with ExitStack() as opened:
         opened.callback(draft.unlink, missing_ok=True)
